@@ -79,7 +79,7 @@ def controller(
 
 
 def checked(path: Path | None) -> str:
-    """That the file is in order, with all that it names; raises `ConfigError`."""
+    """Check the file and everything that it names; return one line. Raises `ConfigError`."""
     if path is None:
         raise config.ConfigError("--check: name a file after --config")
     found = config.load(path).access_points

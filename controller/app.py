@@ -2,8 +2,8 @@
 """The process: database, access points, REST, log, signals.
 
 Prints `token FILE: ...` when the database is new, `rest URL` when the API answers, and `ready NAME` for each access
-point that is under control; a parent process can wait for these lines. What goes wrong later is a line on stderr and
-in the API.
+point that is under control; a parent process can wait for these lines. A later problem is a line on stderr and in
+the API.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ import sqlalchemy as sa
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from .agent.control import Control
+from .agent.local_backend import LocalBackend
 from .agent.stats import Stats
 from .api.app import create_app
 from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
-from .punctual import punctual
+from .realtime import raise_priority
 from .state.database import connect, explain
 from .state.store import new_secret
 
 LOG = logging.getLogger(__name__)
 
 RENEW_SECONDS = 60.0
-"""How soon renewed certificates are used."""
+"""Seconds until renewed certificates are used."""
 STOP_SECONDS = 2.0
-"""How long a clean end may take."""
+"""Seconds that a clean end may take."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     config_file: Path | None
     rest: str
@@ -55,7 +55,7 @@ class Options:
     stats: Path | None = None
     files: Path = FILES
     engine: tuple[str, ...] = ()
-    """Where NATS is: then the access points' agents are on machines of their own."""
+    """Addresses of NATS, when the access points' agents are on machines of their own."""
     engine_keys: Path | None = None
     engine_copies: int = 1
 
@@ -63,12 +63,12 @@ class Options:
 ACCEPTED_AT_ONCE = 1
 """Connections between two turns of the others' requests: each costs a good part of a millisecond, and a request has
 several turns."""
-MOST_WAITING = 4096
+MAX_BACKLOG = 4096
 """Connections that wait to be accepted: as many as Linux allows (somaxconn)."""
 
 
 class Certificates:
-    """Of REST; read again when they are others, so that a renewal ends no session."""
+    """Certificates of REST, read again when their files change, so that a renewal ends no session."""
 
     def __init__(self, context: ssl.SSLContext, cert: Path, key: Path) -> None:
         self._context, self._cert, self._key = context, cert, key
@@ -78,12 +78,12 @@ class Certificates:
         return self._cert.stat().st_mtime, self._key.stat().st_mtime
 
     def renew(self) -> None:
-        """Use what is there now for the connections to come; what cannot be used is one line, and changes nothing."""
+        """Use the present files for new connections; files that cannot be used are one line, and change nothing."""
         try:
             changed = self._changed()
             if changed == self._read:
                 return
-            # Of a pair that does not fit the context in use must see nothing.
+            # The context in use must not see a pair that does not fit.
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._cert, self._key)
             self._context.load_cert_chain(self._cert, self._key)
             self._read = changed
@@ -91,7 +91,7 @@ class Certificates:
             LOG.warning("--tls-cert %s: %s: the one before stays in use", self._cert, error.strerror or error)
 
     async def watch(self) -> None:
-        """For ever."""
+        """Check the files for ever."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             self.renew()
@@ -105,15 +105,15 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """What asyncio accepts at a time is few; what may wait for that are many, so that a flood is taken in and makes
-        room among itself (`connections`), rather than left outside together with everybody else."""
+        """Start with a short accept batch and a long backlog: a flood is accepted and displaces its own connections
+        (`connections`), rather than waiting in the backlog together with everybody else's."""
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(MOST_WAITING)
+            listener.listen(MAX_BACKLOG)
 
 
 def listen(rest: str, tls: bool) -> socket.socket:
-    """The socket of the API; raises `ConfigError`."""
+    """Return the socket of the API; raises `ConfigError`."""
     host, _, port = rest.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"--rest {rest}: not HOST:PORT (port 0 chooses a free one)")
@@ -132,14 +132,14 @@ def listen(rest: str, tls: bool) -> socket.socket:
 
 
 def web_server(app: object, options: Options) -> Server:
-    """The HTTP server; raises `ConfigError` for certificates that cannot be used."""
+    """Return the HTTP server; raises `ConfigError` for certificates that cannot be used."""
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=BoundedProtocol,
         ws="none",
         backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
-        # Its lines go where ours go, and look like them.
+        # uvicorn logs like this program.
         log_config=None,
         lifespan="off",
         access_log=False,
@@ -158,17 +158,17 @@ def web_server(app: object, options: Options) -> Server:
 
 
 def say(line: str) -> None:
-    """A line that a parent process may wait for."""
+    """Print a line that a parent process may wait for."""
     print(line, flush=True)
 
 
 async def first_token(service: Service, path: Path, url: str) -> None:
-    """A new database gets a token of an admin, in a file that only its owner can read; raises `ConfigError`."""
+    """Create an admin's token for a new database, in a file that only its owner can read; raises `ConfigError`."""
     if await service.read(service.store.tokens):
         return
     secret = new_secret()
     try:
-        # First the file: a token that nobody has would be of no use.
+        # The file comes first: a token that nobody has is useless.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             os.fchmod(descriptor, 0o600)
@@ -180,7 +180,7 @@ async def first_token(service: Service, path: Path, url: str) -> None:
 
 
 async def reload(options: Options, service: Service, certificates: Certificates | None) -> None:
-    """What SIGHUP asks for: configuration file and certificates again. A mistake is one line, and changes nothing."""
+    """Reload configuration file and certificates, at SIGHUP. A mistake is one line, and changes nothing."""
     if certificates:
         certificates.renew()
     if options.config_file is None:
@@ -193,45 +193,45 @@ async def reload(options: Options, service: Service, certificates: Certificates 
 
 
 async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service, list[Coroutine[Any, Any, None]]]:
-    """A replica whose access points' agents are elsewhere, and what has to run beside it; raises `ConfigError`."""
-    # Only here: who has no engine needs none of it.
+    """Return a replica whose access points' agents run elsewhere, and the tasks that it needs; raises `ConfigError`."""
+    # Imported only here: a controller without an engine needs none of these.
     from .fleet.adoption import Adoption
     from .fleet.archive import Archivist
     from .fleet.credentials import Credentials, load_key
     from .fleet.engine import Engine
-    from .fleet.fleet import Fleet
+    from .fleet.remote_backend import RemoteBackend
     from .state.agents import access_point_of
 
     if options.engine_keys is None:
         raise ConfigError("--engine needs --engine-keys: a folder with account.seed, ca.pem and service.creds")
     keys = options.engine_keys
     engine = Engine([*options.engine], keys / "ca.pem", Credentials.load(keys / "service.creds"), "service")
-    fleet = Fleet(engine, lambda name: service.read(service.store.standing, name), options.engine_copies)
-    service = Service(database, fleet, options.files)
+    backend = RemoteBackend(engine, lambda name: service.read(service.store.standing, name), options.engine_copies)
+    service = Service(database, backend, options.files)
     service.adoption = Adoption(
         engine, load_key("A", keys / "account.seed"), lambda agent: service.read(access_point_of, database, agent)
     )
     archivist = Archivist(engine, service.archive, database, service.write, lambda: service.names)
     service.monitor.archive_problem = lambda: archivist.problem
-    await fleet.listen()
+    await backend.listen()
     await service.adoption.listen()
-    return service, [engine.run(), fleet.mend(), archivist.run()]
+    return service, [engine.run(), backend.repair(), archivist.run()]
 
 
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
     config = load(options.config_file) if options.config_file else None
     database = connect(options.database)
-    control = Control(lambda name: say(f"ready {name}"))
+    backend = LocalBackend(lambda name: say(f"ready {name}"))
     try:
-        log = Stats(options.stats, control.access_points) if options.stats else None
+        log = Stats(options.stats, backend.access_points) if options.stats else None
     except OSError as error:
         raise ConfigError(f"--stats {options.stats}: {(error.strerror or str(error)).lower()}") from None
     listener = listen(options.rest, tls=options.tls_cert is not None)
     address = listener.getsockname()
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     url = f"{'https' if options.tls_cert else 'http'}://{host}:{address[1]}"
-    service = Service(database, control, options.files)
+    service = Service(database, backend, options.files)
     beside: list[Coroutine[Any, Any, None]] = []
     if options.engine:
         service, beside = await fleet_service(options, database)
@@ -245,7 +245,7 @@ async def run(options: Options) -> None:
         loop.add_signal_handler(number, stop.set)
     again = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    punctual()
+    raise_priority()
     await first_token(service, options.token_file, url)
     service.start()
     serving = asyncio.create_task(server.serve([listener]))
@@ -271,12 +271,12 @@ async def run(options: Options) -> None:
         for task in done - {stopping}:
             task.result()
     finally:
-        # What is under way gets its answer while there still is something that can give it.
+        # Requests under way get their answers before the access points stop.
         app.state.streams.closing.set()
         server.should_exit = True
         await asyncio.wait([serving], timeout=STOP_SECONDS)
         server.force_exit = True
-        await service.control.stop()
+        await service.backend.stop()
         for task in (stopping, *tasks):
             if task is not serving:
                 task.cancel()

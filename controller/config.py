@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration file: JSON, checked before anything is connected.
 
-A mistake is a `ConfigError` whose text is one line that names the file, the place and what is wrong there.
+A mistake is a `ConfigError` whose text is one line with the file, the place and the reason.
 """
 
 import json
@@ -15,12 +15,12 @@ CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
-"""Of any target; `accesspoint.controller.agent.target` knows which has what."""
+"""Port number of any target; `accesspoint.controller.agent.target` has the range of each."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
-"""What a flow may ask for; 7 is of flows that the controller thins."""
+"""Class that a flow may ask for; 7 is for flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
@@ -31,7 +31,7 @@ class ConfigError(Exception):
 
 
 class Model(BaseModel):
-    """Unknown names are mistakes, and a changed value is checked like a new one."""
+    """A part of the configuration. Unknown names are mistakes, and a changed value is checked like a new one."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
@@ -47,10 +47,10 @@ class P4RuntimeTls(Model):
     """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
 
     ca: Path
-    """Whom the switch's certificate must come from."""
+    """Certificate authority of the switch."""
     cert: Path
     key: Path
-    """Who we are."""
+    """Key of the controller's certificate."""
     server_name: str | None = None
     """The name in the switch's certificate, where it is not that of `address`."""
 
@@ -61,33 +61,33 @@ class Port(Model):
     port: PortNumber
     role: Literal["station", "uplink"]
     capacity_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000_000)] | Literal["auto"]
-    """What the link behind the port carries, in bits/s: C of section 3.2. `auto`: what is seen of it while its queue is
-    never empty; nothing is shared and no queue limited before that."""
+    """Capacity of the link behind the port, in bits/s: C of section 3.2. `auto`: learned while its queue is never
+    empty; nothing is shared and no queue limited before that."""
     queue_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Packets that all queues of the port hold together."""
     isolated: bool = True
-    """Whether stations behind this port do not reach each other through the access point. Those on one wire or behind
+    """True: stations behind this port do not reach each other through the access point. Stations on one wire or behind
     one switch need no help; those of a radio do, whose own bridge is off (hostapd's `ap_isolate`)."""
     roaming: bool = False
-    """Whether stations come to this port from other access points, as to a radio: an address that was known behind the
+    """True: stations come to this port from other access points, as to a radio: an address that was known behind the
     uplink moves here once it is silent there. False: it stays behind the uplink until it was silent there for
     `station_idle_timeout`."""
     regulated: bool = True
-    """Whether feedback is computed for what leaves through this port."""
+    """True: feedback is computed for what leaves through this port."""
 
     @property
     def capacity(self) -> float:
-        """What is configured, in bytes/s; 0: nothing."""
+        """Configured capacity in bytes/s; 0: none."""
         return 0.0 if self.capacity_bps == "auto" else self.capacity_bps / 8
 
     @property
     def reflects(self) -> bool:
-        """Whether packets may leave through the port that they came from."""
+        """Return True when packets may leave through the port that they came from."""
         return self.role == "station" and not self.isolated
 
     @property
     def roams(self) -> bool:
-        """Return whether stations come and go; a port that sends packets back to its stations is a radio."""
+        """Return True when stations come and go; a port that sends packets back to its stations is a radio."""
         return self.role == "station" and (self.roaming or not self.isolated)
 
 
@@ -105,7 +105,7 @@ class Gate(Model):
 
 
 class Features(Model):
-    """What the access point does beside switching; all off is a plain learning switch."""
+    """Functions of the access point in addition to switching; with all off it is a plain learning switch."""
 
     ack_priority: bool = True
     ack_filter: bool = True
@@ -117,18 +117,18 @@ class Features(Model):
 
 
 class Ncr(Model):
-    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` says what each does and
-    why this default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` has the effect of
+    each and the reason for its default."""
 
     law: Literal["paper", "pi2"] = "pi2"
-    """`paper`: as the paper has it, which knows neither averages nor limits. `pi2`: ours."""
+    """`paper`: as published, without averages and limits. `pi2`: this project's own."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.03
     beta: Annotated[float, Field(ge=0, le=10)] = 0.03
     gamma: Annotated[float, Field(ge=0, le=10)] = 0.05
     kappa1: Annotated[float, Field(ge=0, le=100)] = 1.0
     kappa2: Annotated[float, Field(ge=0, le=100)] = 0.03
     flow_interval: Annotated[float, Field(ge=0.01, le=10)] = 0.1
-    """T_n: seconds between two looks at one flow."""
+    """T_n: seconds between two readings of one flow."""
     device_interval: Annotated[float, Field(ge=0.005, le=10)] = 0.01
     """T_m: seconds between two ticks of the loop."""
     queue_target_ms: Milliseconds = 15.0
@@ -144,8 +144,8 @@ class Ncr(Model):
     isolate_stations: bool = True
     """Shares are first by station, then by flow: more connections get a station no more. False: by flow alone."""
     step_ms: Milliseconds = 1.0
-    """What waited for longer with ECT(1) in a priority queue is marked as it leaves (RFC 9332, native L4S AQM), but
-    never before the time that two frames take on the link."""
+    """ECT(1) packets that waited longer in a priority queue are marked as they leave (RFC 9332, native L4S AQM), but
+    never within the time that two frames take on the link."""
     mark_only: bool = False
     """Never drop a packet that is not ECN-capable in place of a mark."""
 
@@ -156,15 +156,15 @@ class ClassWeights(Model):
     downlink: Weight = 4.0
     uplink: Weight = 1.0
     other: Weight = 1.0
-    """Of class 0 and each of the operator's."""
+    """Weight of class 0 and of each of the operator's classes."""
 
 
 class Sparse(Model):
-    """What counts as a sparse flow: one within the largest of three rates."""
+    """Definition of a sparse flow: one within the largest of three rates."""
 
     fair_share: Ratio = 1.0
-    """Of small packets: a part of its max-min share among the flows that leave through its port, as the loop sees them.
-    Where that is less than the other two, small packets alone go by those. 0: what others do plays no part."""
+    """For flows of small packets: a part of the max-min share among the flows that leave through the port, as the loop
+    sees them. If it is below the other two rates, these apply to small packets only. 0: other flows do not matter."""
     share: Ratio = 0.01
     """A share of the capacity of that port."""
     min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000
@@ -172,19 +172,19 @@ class Sparse(Model):
 
 
 class QueueShares(Model):
-    """What each priority queue may take of a port's capacity before its packets join the bulk."""
+    """Share of a port's capacity that each priority queue may use; packets above it join the bulk."""
 
     acks: Ratio = 0.6
     sparse: Ratio = 0.2
     new_flows: Ratio = 0.1
     scalable: Ratio = 1.0
-    """Of scalable senders: marks, not this, hold them back to their share. Who answers to none is with the bulk."""
+    """For scalable senders: marks, not this limit, hold them to their share. One that ignores them is in the bulk."""
     control: Ratio = 0.05
     """ARP, neighbour discovery, DHCP and the like."""
 
 
 class Limits(Model):
-    """What may be learned from one port, so that nobody fills a table for all."""
+    """Bounds on what is learned from one port, so that nobody fills a table for all."""
 
     stations_per_port: Annotated[int, Field(ge=1, le=4096)] = 2048
     flows_per_port: Annotated[int, Field(ge=1, le=65_536)] = 32_768
@@ -194,28 +194,28 @@ class Limits(Model):
 
 
 class Station(Model):
-    """What is said of a MAC address."""
+    """Settings of a MAC address."""
 
     name: StationName | None = None
-    """What people call it; the switch is not told."""
+    """Name for people; the switch does not know it."""
     locked_port: PortNumber | None = None
     """The port that it is behind for ever, as a gateway should be: behind another one it is not learned."""
     blocked: bool = False
-    """Whether what is sent to it is dropped; what it sends is not."""
+    """True: packets to it are dropped; packets from it are not."""
     weight: Weight = 1.0
-    """What it is worth against other stations, where they share a link that is full."""
+    """Weight among the stations that share a full link."""
     limit_down_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
     limit_up_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
-    """What its flows may have together, in bits/s; kept by feedback."""
+    """Limit of all its flows together, in bits/s; kept by feedback."""
 
     @property
     def is_regulated(self) -> bool:
-        """Whether something is said of it that takes feedback."""
+        """Return True when a setting needs feedback."""
         return self.weight != 1 or self.limit_down_bps is not None or self.limit_up_bps is not None
 
 
 class Rule(Model):
-    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches everything."""
+    """An entry of `classify`: a packet that matches belongs to `class_id`. A missing field matches everything."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
     priority: Annotated[int, Field(ge=1000, le=100_000)] = 1000
@@ -243,14 +243,14 @@ class Rule(Model):
 
     @property
     def match(self) -> tuple[object, ...]:
-        """What tells rules apart in the switch."""
+        """Key of the rule's entry in the switch."""
         ranges = [None if ports == (0, 65535) else ports for ports in (self.src_port, self.dst_port)]
         flags = self.pure_ack, self.sparse, self.known_flow
         return (self.priority, self.direction, self.flow_class, self.dscp, self.protocol, *ranges, *flags)
 
 
-def twins(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
-    """Rules that match the same packets with the same priority as another one before them: that one, and the rule."""
+def duplicate_rules(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
+    """Return pairs of rules that match the same packets with the same priority, the earlier one first."""
     first: dict[tuple[object, ...], Rule] = {}
     pairs = [(first.setdefault(rule.match, rule), rule) for rule in rules]
     return [(one, other) for one, other in pairs if one is not other]
@@ -261,14 +261,14 @@ class AccessPointConfig(Model):
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
     enabled: bool = True
-    """Whether to hold a session with the switch."""
+    """True: hold a session with the switch."""
     address: str = "127.0.0.1:9559"
     tls: P4RuntimeTls | None = None
     """Without it P4Runtime is in the clear, as suits loopback and a management network of its own."""
     device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
     election_id: Annotated[int, Field(ge=1, lt=2**64)] = 1
-    """Of controllers with databases of their own the highest is primary. Those that share a database have different
-    ones anyway: this is the upper part, and the lower one counts their starts."""
+    """Among controllers with separate databases the highest is primary. Controllers of one database never have the same
+    id: this is the upper part, and the lower one counts their starts."""
     pipeline: Pipeline = Field(default_factory=Pipeline)
     ports: Annotated[list[Port], Field(min_length=1)]
     features: Features = Field(default_factory=Features)
@@ -279,7 +279,7 @@ class AccessPointConfig(Model):
     rules: list[Rule] = Field(default_factory=list)
     limits: Limits = Field(default_factory=Limits)
     stations: Annotated[dict[MacAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
-    """What is said of MAC addresses."""
+    """Settings by MAC address."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
@@ -318,7 +318,7 @@ class AccessPointConfig(Model):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"rule {name} stands twice in `rules`")
-        for one, other in twins(self.rules):
+        for one, other in duplicate_rules(self.rules):
             raise ValueError(
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
                 f"another `priority`"
@@ -326,7 +326,7 @@ class AccessPointConfig(Model):
         return self
 
     def direction(self, ingress_port: int, egress_port: int) -> str:
-        """What the stage `roles` makes of a packet between two ports."""
+        """Return the direction that the stage `roles` gives a packet between two ports."""
         ingress, egress = self.port(ingress_port), self.port(egress_port)
         match (ingress and ingress.role, egress and egress.role):
             case ("station", "uplink"):
@@ -336,21 +336,21 @@ class AccessPointConfig(Model):
         return "local"
 
     def files(self) -> dict[str, Path]:
-        """The files that it names, by the place where it does."""
+        """Return the files that it names, by the field that does."""
         found = {"pipeline.p4info": self.pipeline.p4info, "pipeline.device_config": self.pipeline.device_config}
         if self.tls is not None:
             found |= {f"tls.{name}": getattr(self.tls, name) for name in ("ca", "cert", "key")}
         return found
 
     def port(self, number: int) -> Port | None:
-        """The port with this number, or None."""
+        """Return the port with this number, or None."""
         return next((port for port in self.ports if port.port == number), None)
 
 
-def renewed(entry: dict[str, Any]) -> dict[str, Any]:
-    """What a database says of an access point, as it is said now: what is said of stations once stood apart."""
+def migrate_entry(entry: dict[str, Any]) -> dict[str, Any]:
+    """Convert a database entry of an access point to the present form: settings of stations were separate fields."""
     entry = dict(entry)
-    before = {field: entry.pop(old) for old, field in BEFORE.items() if old in entry}
+    before = {field: entry.pop(old) for old, field in FORMER_FIELDS.items() if old in entry}
     if before:
         stations = {address: dict(station) for address, station in entry.get("stations", {}).items()}
         for field, of in before.items():
@@ -360,8 +360,8 @@ def renewed(entry: dict[str, Any]) -> dict[str, Any]:
     return entry
 
 
-BEFORE = {"station_names": "name", "locked_stations": "locked_port"}
-"""Fields of before, and what they are of a station."""
+FORMER_FIELDS = {"station_names": "name", "locked_stations": "locked_port"}
+"""Former fields, and their names among a station's settings."""
 
 
 class Config(Model):
@@ -379,16 +379,16 @@ class Config(Model):
 
 
 def one_line(error: ValidationError) -> str:
-    """The first mistake of a pydantic error: place and what is wrong there."""
+    """Return the first mistake of a pydantic error: its place, and the message."""
     first = error.errors()[0]
-    # Of a union the last part says which of its types was meant; what is wrong says so, too.
+    # The last part of a union's place is the type that was meant; the message has it, too.
     place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained-", "literal[")))
     text = first["msg"].removeprefix("Value error, ")
     return f"{place}: {text}" if place else text
 
 
 def missing_file(config: AccessPointConfig) -> str | None:
-    """A file that it names and that is not there, in one line."""
+    """Return a file that it names and that does not exist, in one line; None: all exist."""
     for place, path in config.files().items():
         if not path.is_file():
             return f"{place}: {path}: no such file"
@@ -396,7 +396,7 @@ def missing_file(config: AccessPointConfig) -> str | None:
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file, and that what it names is there; raises `ConfigError`."""
+    """Read and check a configuration file, and that the files it names exist; raises `ConfigError`."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class LogFormat(StrEnum):
-    """How a line looks."""
+    """Format of the log's lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -18,7 +18,7 @@ class JsonFormatter(logging.Formatter):
     """`timestamp` (RFC 3339), `level`, `target` (the module), `message`, and `access_point` and `exception` if any."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one line."""
         line = {
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z"),
             "level": "WARN" if record.levelno == logging.WARNING else record.levelname,
@@ -37,6 +37,6 @@ def begin(log_format: LogFormat) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == LogFormat.JSON else logging.Formatter("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    # finsy and grpc repeat, with tracebacks, what is said here in one line.
+    # finsy and grpc repeat, with tracebacks, what this program logs in one line.
     logging.getLogger("finsy").setLevel(logging.CRITICAL)
     logging.getLogger("grpc").setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus: what was last seen of the access points and of who asks, in base units.
+"""Prometheus: the last observations of access points, and requests, in base units.
 
-What percentiles are asked of is a histogram: those of several controllers can be added.
+Distributions are histograms: those of several controllers can be added.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ OTHERS = {
     "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
     "flows_refused": ("counter", "ap_flows_refused_total", "Flows not learned"),
     "messages_lost": ("counter", "ap_messages_lost_total", "What the switch said and came to nothing"),
-    # Of stations that something is said of: a few, while anybody may make up addresses.
+    # Only of stations with settings: these are few, while anybody may make up addresses.
     "packets": ("counter", "ap_station_packets_total", "Packets of its flows"),
     "bytes": ("counter", "ap_station_bytes_total", "Bytes of its flows"),
     "info": ("gauge", "ap_station_info", "What a station is called"),
     "lost": ("counter", "controller_lost_samples_total", "Samples of history lost, as the database was away"),
     "ended": ("counter", "controller_ended_connections_total", "Connections ended for what they took"),
 }
-"""What is no single number in `MEASURES`: kind, metric, text."""
+"""Metrics that are no single number in `MEASURES`: kind, metric, text."""
 
 REQUEST_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Of a request's, in seconds."""
+"""Bounds of a request's duration, in seconds."""
 
 
 class Requests:
-    """What was asked of the API and became of it."""
+    """Metrics of requests to the API."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.seconds = Histogram(
@@ -54,8 +54,9 @@ class Requests:
 
 
 def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
-    """The metrics of access points in Prometheus' text format, version 0.0.4. A thousand of them are a hundred thousand
-    lines, but of few forms, which the library's own way knows nothing of.
+    """Return the metrics of access points in Prometheus' text format, version 0.0.4.
+
+    A thousand access points have a hundred thousand lines of few forms, so this is faster than the library's writer.
 
     Args:
         seen: the access points.
@@ -119,5 +120,5 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A label's value."""
+    """Escape a label's value."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

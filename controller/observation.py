@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service sees of an access point: plain data, copied when asked for, cheap enough for every tick.
+"""Observations of an access point for the service: plain data, copied on request, cheap enough for every tick.
 
-Everything that is measured stands in one list, `MEASURES`, once. REST, /metrics, history and the page follow it, so a
-measure is added here and nowhere else.
+Every measure stands in one list, `MEASURES`, once. REST, /metrics, history and the page follow it, so a measure is
+added here and nowhere else.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,57 +12,53 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-if TYPE_CHECKING:
-    from .agent.access_point import AccessPoint
-    from .agent.regulator import PortRegulator
-
 TICK_BOUNDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25)
 """Upper bounds of the histogram of ticks, in seconds; one is due every 0.01."""
 FULL = 65_535
 """A probability of 1 in the data plane, and in history."""
 CLASS_COLUMNS = ("downlink", "uplink", "other")
-"""What history tells of apart; `other` is all classes but the two built in."""
+"""Classes with columns of their own in history; `other` is all classes but the two built in."""
 
 Unit = Literal["seconds", "milliseconds", "bits_per_second", "bytes", "packets", "flows", "ratio", "ticks", "stations"]
 BASE: dict[Unit, float] = {"milliseconds": 1e3, "bits_per_second": 8}
-"""How many of a unit are one of Prometheus' base unit; of the others one is one."""
+"""Number of each unit in one of Prometheus' base units; 1 for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One thing that is measured: of an access point, of each of its ports, each class of a port, or each station."""
+    """One measure: of an access point, of each of its ports, each class of a port, or each station."""
 
     level: Literal["access_point", "port", "class", "station"]
     name: str
-    """In REST and in the events that feed the page."""
+    """Name in REST and in the events that feed the page."""
     text: str
-    """What it is, for people."""
+    """Description for people."""
     unit: Unit
     of: Callable[..., float | None]
-    """Its value, of an `AccessPoint`; that of a port also of its `PortRegulator`, that of a class also of its id. That
-    of a station of its `UsageObservation`."""
+    """Returns its value from an `AccessPoint`; for a port also from its `PortRegulator`, for a class also from its id.
+    For a station it takes its `UsageObservation`."""
     metric: str = ""
-    """In Prometheus; without it, it is not there."""
+    """Name in Prometheus; empty: it is not there."""
     counter: bool = False
     """Counts up since the pipeline was pushed; else it is a value of now."""
     optional: bool = False
-    """Whether it may be unknown."""
+    """True: it may be unknown."""
     column: str = ""
-    """In history: means of what is a value of now, sums of what is counted. Of classes `{}` stands for which of
-    `CLASS_COLUMNS`; without it all of them are added."""
+    """Column in history: means of current values, sums of counters. For classes `{}` stands for one of `CLASS_COLUMNS`;
+    without it all classes are added."""
     grain: float = 1.0
-    """How many of the unit are one in history, which has whole numbers."""
+    """Factor from the unit to history, which has whole numbers."""
 
     @property
-    def answered(self) -> str:
-        """What the answer calls its column of history: bytes of ports are told as rates there."""
+    def answer_column(self) -> str:
+        """Name of its column of history in an answer, where bytes of ports are rates."""
         if self.counter and self.level != "station":
             return self.column.removesuffix("bytes") + "bps" if self.unit == "bytes" else self.column
         return self.column.removesuffix("_us") + "_ms" if self.unit == "milliseconds" else self.column
 
     @property
     def columns(self) -> list[str]:
-        """The columns of history."""
+        """Names of its columns in history."""
         if not self.column:
             return []
         names = CLASS_COLUMNS if self.counter else CLASS_COLUMNS[:2]
@@ -70,7 +66,7 @@ class Measure:
 
 
 def _volume(name: str) -> Callable[..., float]:
-    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+    def of(ap: Any, state: Any, class_id: int) -> int:
         counts: list[int] = getattr(state.volumes, name)
         return counts[class_id]
 
@@ -78,7 +74,7 @@ def _volume(name: str) -> Callable[..., float]:
 
 
 def _signal(place: int) -> Callable[..., float]:
-    def of(ap: "AccessPoint", state: "PortRegulator", class_id: int) -> int:
+    def of(ap: Any, state: Any, class_id: int) -> int:
         return ap.signals.get((state.port.port, class_id), (0, 0, 0))[place]
 
     return of
@@ -145,23 +141,23 @@ MEASURES: tuple[Measure, ...] = (
 
 
 def measures(level: str) -> Iterator[Measure]:
-    """Those of access points, ports, classes or stations."""
+    """Return the measures of one level: access points, ports, classes or stations."""
     return (measure for measure in MEASURES if measure.level == level)
 
 
 def measured(level: str, *of: object) -> dict[str, Any]:
-    """The value of each of them."""
+    """Return the value of each measure of one level."""
     return {measure.name: measure.of(*of) for measure in measures(level)}
 
 
-def kept(counter: bool) -> list[tuple[Measure, str]]:
-    """What history has of each port: measures and columns, either of what is counted or of values of now."""
+def history_columns(counter: bool) -> list[tuple[Measure, str]]:
+    """Return the measures and columns of a port in history, either counters or current values."""
     of = [measure for measure in MEASURES if measure.counter == counter and measure.level in ("port", "class")]
     return [(measure, column) for measure in of for column in measure.columns]
 
 
 def _fields(level: str) -> dict[str, Any]:
-    """The measures as fields of an answer."""
+    """Return the measures as fields of an answer."""
     fields: dict[str, Any] = {}
     for measure in measures(level):
         whole = measure.counter or measure.unit in ("flows", "stations")
@@ -171,8 +167,8 @@ def _fields(level: str) -> dict[str, Any]:
 
 
 class UsageObservation(TypedDict):
-    """What a station sent (up) and was sent (down) in flows that are known to be its own, since it was heard first, and
-    does now; in all its VLANs, before anything is dropped."""
+    """Usage of a station, in flows that are known to be its own: sent by it (up) and to it (down) since it was first
+    heard, and current rates; in all its VLANs, before anything is dropped."""
 
     packets_up: int
     bytes_up: int
@@ -183,7 +179,7 @@ class UsageObservation(TypedDict):
 
 
 class NamedObservation(UsageObservation):
-    """A station that something is said of; its name may be empty."""
+    """A station with settings; its name may be empty."""
 
     address: str
     name: str
@@ -206,7 +202,7 @@ else:
             "link": str,
             "last_active": float | None,
             **_fields("port"),
-            # That the link carries clearly less or more than is configured, and the mend.
+            # Reason and fix, when the link carries clearly less or more than is configured.
             "capacity_problem": str | None,
             "classes": list[ClassObservation],
         },
@@ -229,7 +225,7 @@ else:
             "stations_named": list[NamedObservation],
             "tick_ms_p50": float,
             "tick_ms_p99": float,
-            # How many took so long, by `TICK_BOUNDS`, the last ones longer; and what all of them took together.
+            # Ticks by duration, in the intervals of `TICK_BOUNDS` and above; and the duration of all ticks.
             "tick_counts": Annotated[
                 list[int], Field(min_length=len(TICK_BOUNDS) + 1, max_length=len(TICK_BOUNDS) + 1)
             ],
@@ -256,7 +252,7 @@ class FlowObservation(TypedDict):
     egress_port: int
     outer_vid: int
     inner_vid: int
-    """Of its VLAN tags; 0: there is none."""
+    """Ids of its VLAN tags; 0: none."""
     flow_class: int
     class_id: int
     weight: float
@@ -268,7 +264,7 @@ class FlowObservation(TypedDict):
     feedback_class: float
     feedback_device: float
     feedback_limit: float
-    """What the limit of its station adds."""
+    """Feedback that its station's limit adds."""
     feedback_total: float
     since: float
 
@@ -279,7 +275,7 @@ class StationObservation(UsageObservation):
     address: str
     outer_vid: int
     inner_vid: int
-    """Of the VLAN tags that it uses; 0: there is none. An address is learned in each VLAN apart."""
+    """Ids of the VLAN tags that it uses; 0: none. An address is learned in each VLAN separately."""
     port: int
     role: str
     since: float

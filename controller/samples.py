@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of what is seen of ports, at every resolution that history has. Nothing here waits for anything.
+"""Samples of ports and stations, at every resolution of history. Nothing here waits for anything.
 
-The coarser samples are made as time goes by, so nothing old is ever read to be thinned out.
+The coarser samples are made as time goes by, so no old samples are read for them.
 """
 
 import heapq
@@ -10,22 +10,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .config import CLASS_DOWNLINK, CLASS_UPLINK
-from .observation import CLASS_COLUMNS, Measure, Observation, PortObservation, UsageObservation, kept, measures
+from .observation import (
+    CLASS_COLUMNS,
+    Measure,
+    Observation,
+    PortObservation,
+    UsageObservation,
+    history_columns,
+    measures,
+)
 
 HOUR, DAY = 3600, 86_400
 RETENTION = {1: 2 * HOUR, 10: 2 * DAY, 60: 30 * DAY, 600: 366 * DAY}
 """Resolution -> how long it is kept, both in seconds. 50 access points with four ports: 0.35 GB after a day."""
 STATION_RETENTION = {resolution: seconds for resolution, seconds in RETENTION.items() if resolution >= 60}
-"""Of what stations used: who used how much of a day needs no seconds."""
-MOST_STATIONS = 256
-"""Of an access point, within `FLUSH_SECONDS`: those that used most. Anybody may make up addresses."""
+"""Retention of stations' usage, which needs no seconds."""
+MAX_STATIONS = 256
+"""Stations of an access point within `FLUSH_SECONDS`, by the greatest usage. Anybody may make up addresses."""
 FLUSH_SECONDS = 10.0
-MOST_WAITING = 200_000
+MAX_PENDING = 200_000
 """Samples that wait for a database that cannot write; then the oldest are lost."""
 
-MEANS = tuple(column for _, column in kept(counter=False))
+MEANS = tuple(column for _, column in history_columns(counter=False))
 """Means over the samples. Integers: SQLite keeps small ones small."""
-SUMS = ("span_ms", *(column for _, column in kept(counter=True)))
+SUMS = ("span_ms", *(column for _, column in history_columns(counter=True)))
 """`span_ms` is the time that the others were counted in."""
 STATION_MEASURES = tuple(measures("station"))
 STATION_SUMS = tuple(column for measure in STATION_MEASURES for column in measure.columns)
@@ -37,7 +45,7 @@ Key = tuple[int, str, int | str, int]
 
 @dataclass(slots=True)
 class Bucket:
-    """What came together of one port, or of one station, within one resolution. That of a station has sums alone."""
+    """Sample of one port or one station, within one interval of a resolution. A station's has sums alone."""
 
     samples: int = 0
     delay_max_us: int = 0
@@ -45,21 +53,21 @@ class Bucket:
     sums: list[int] = field(default_factory=lambda: [0] * len(SUMS))
 
     def add(self, delay_us: int, means: list[float], sums: list[int]) -> None:
-        """One sample more."""
+        """Add one reading."""
         self.samples += 1
         self.delay_max_us = max(self.delay_max_us, delay_us)
         self.means = [old + new for old, new in zip(self.means, means, strict=True)]
         self.sums = [old + new for old, new in zip(self.sums, sums, strict=True)]
 
     def join(self, other: "Bucket") -> None:
-        """Another part of the same."""
+        """Add another part of the same sample."""
         self.samples += other.samples
         self.delay_max_us = max(self.delay_max_us, other.delay_max_us)
         self.means = [old + new for old, new in zip(self.means, other.means, strict=True)]
         self.sums = [old + new for old, new in zip(self.sums, other.sums, strict=True)]
 
     def values(self) -> dict[str, int]:
-        """The columns."""
+        """Return the columns and their values."""
         return {
             "samples": self.samples,
             "delay_max_us": self.delay_max_us,
@@ -76,18 +84,18 @@ class Recorder:
         self._done: dict[Key, Bucket] = {}
         self._before: dict[tuple[str, int], tuple[float, int, list[int]]] = {}
         self._used: dict[str, tuple[int, dict[str, list[int]]]] = {}
-        """What stations had used when they were looked at last, and in which session that was."""
+        """Usage of stations at the last reading, and the session of that reading."""
         self.lost = 0
 
     def add(self, seen: Observation) -> None:
-        """Take what was seen of an access point, once a second."""
+        """Add an observation of an access point, once a second."""
         now = seen["time"]
         for port in seen["ports"]:
             place = (seen["name"], port["port"])
             totals = _totals(port)
             then, session, before = self._before.get(place, (now, seen["sessions"], totals))
             self._before[place] = (now, seen["sessions"], totals)
-            # Counters that fell began anew.
+            # Counters that fell have restarted.
             anew = session != seen["sessions"] or any(new < old for new, old in zip(totals, before, strict=True))
             sums = totals if anew else [new - old for new, old in zip(totals, before, strict=True)]
             self._take(place, int(now), _means(port), [max(0, round((now - then) * 1000)), *sums])
@@ -103,8 +111,8 @@ class Recorder:
             opened[1].add(round(means[DELAY]), means, sums)
 
     def use(self, name: str, session: int, now: float, used: Mapping[str, UsageObservation]) -> None:
-        """Take what each station of an access point has used so far, every `FLUSH_SECONDS`: by address. The first look
-        of a session only tells what was used before."""
+        """Add the usage so far of each station of an access point, by address, every `FLUSH_SECONDS`. The first reading
+        of a session is only the start."""
         totals = {address: [round(of.of(usage) or 0) for of in STATION_MEASURES] for address, usage in used.items()}
         then, before = self._used.get(name, (None, {}))
         self._used[name] = (session, totals)
@@ -116,9 +124,9 @@ class Recorder:
             if total != old:
                 anew = any(new < one for new, one in zip(total, old, strict=True))
                 more.append((address, total if anew else [new - one for new, one in zip(total, old, strict=True)]))
-        for address, sums in heapq.nlargest(MOST_STATIONS, more, key=lambda one: sum(one[1])):
+        for address, sums in heapq.nlargest(MAX_STATIONS, more, key=lambda one: sum(one[1])):
             for resolution in STATION_RETENTION:
-                # It is written at once: the database adds up what it gets of one sample.
+                # It is written at once: the database adds up the parts of one sample.
                 key = (resolution, name, address, int(now) - int(now) % resolution)
                 bucket = Bucket(1, 0, [], sums)
                 if (other := self._done.get(key)) is None:
@@ -127,7 +135,7 @@ class Recorder:
                     other.join(bucket)
 
     def take(self, everything: bool = False) -> dict[Key, Bucket]:
-        """What is to be written; with `everything` also the buckets that are not over yet."""
+        """Return the samples to be written, and forget them; with `everything` also unfinished ones."""
         if everything:
             for place, (start, bucket) in self._open.items():
                 self._done[(*place, start)] = bucket
@@ -136,14 +144,14 @@ class Recorder:
         return done
 
     def put_back(self, done: dict[Key, Bucket]) -> None:
-        """What could not be written waits for the next time; of too much the oldest is lost."""
+        """Keep samples that could not be written for the next time; above `MAX_PENDING` the oldest are lost."""
         kept = {**done, **self._done}
-        excess = max(0, len(kept) - MOST_WAITING)
+        excess = max(0, len(kept) - MAX_PENDING)
         self.lost += excess
         self._done = dict(list(kept.items())[excess:])
 
     def drop(self, access_point: str) -> None:
-        """An access point is no more."""
+        """Forget a removed access point."""
         self._before = {key: value for key, value in self._before.items() if key[0] != access_point}
         self._used.pop(access_point, None)
         self._open = {key: value for key, value in self._open.items() if key[1] != access_point}
@@ -153,7 +161,7 @@ class Recorder:
 def _means(port: PortObservation) -> list[float]:
     of_class = {_column_of(entry["class_id"]): entry for entry in port["classes"]}
     values = []
-    for measure, column in kept(counter=False):
+    for measure, column in history_columns(counter=False):
         if measure.level == "port":
             seen = port
         else:
@@ -165,12 +173,12 @@ def _means(port: PortObservation) -> list[float]:
 def _totals(port: PortObservation) -> list[int]:
     return [
         round(measure.grain * sum(of[measure.name] for of in _of(port, measure, column)))
-        for measure, column in kept(counter=True)
+        for measure, column in history_columns(counter=True)
     ]
 
 
 def _of(port: PortObservation, measure: Measure, column: str) -> list[dict[str, Any]]:
-    """What is added in one column of history: the port itself, or those of its classes."""
+    """Return the observations that one column of history adds up: the port, or those of its classes."""
     if measure.level == "port":
         return [port]
     fits = measure.column.format
@@ -178,5 +186,5 @@ def _of(port: PortObservation, measure: Measure, column: str) -> list[dict[str, 
 
 
 def _column_of(class_id: int) -> str:
-    """Which of `CLASS_COLUMNS` a class is told of in."""
+    """Return the one of `CLASS_COLUMNS` that a class belongs to."""
     return {CLASS_DOWNLINK: CLASS_COLUMNS[0], CLASS_UPLINK: CLASS_COLUMNS[1]}.get(class_id, CLASS_COLUMNS[2])

@@ -13,7 +13,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
 from accesspoint.controller.state.database import open_engine
@@ -25,7 +25,7 @@ WIDTH = 110
 
 async def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    service = Service(open_engine("sqlite://"), Control(lambda name: None))
+    service = Service(open_engine("sqlite://"), LocalBackend(lambda name: None))
     return create_app(service).openapi()
 
 
@@ -57,7 +57,7 @@ def docstring(text: str, indent: str) -> str:
 def models(found: dict[str, Any]) -> str:
     """Every schema as a TypedDict."""
     text = (
-        HEAD + '"""What the API takes and answers with. Made by `make client`; not edited by hand."""\n\n'
+        HEAD + '"""Request and answer bodies of the API. Made by `make client`; not edited by hand."""\n\n'
         "from __future__ import annotations\n\nfrom typing import Any, Literal, NotRequired, TypedDict\n"
     )
     for name, schema in sorted(found["components"]["schemas"].items()):

@@ -19,7 +19,7 @@ PACKAGES = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 
 
 def missing_browser() -> str | None:
-    """Why no browser can run here, or None."""
+    """Return the reason why no browser can run here, or None."""
     packages = [package for command, package in PACKAGES.items() if shutil.which(command) is None]
     return f"Chromium is missing: apt-get install {' '.join(packages)}" if packages else None
 
@@ -35,22 +35,22 @@ class Browser:
         self.driver.get(url)
 
     def find(self, selector: str) -> WebElement:
-        """The first element that a CSS selector takes; waits for it."""
+        """Wait for the first element of a CSS selector, and return it."""
         found: WebElement = wait_for(lambda: next(iter(self.all(selector)), None))
         return found
 
     def all(self, selector: str) -> list[WebElement]:
-        """Those that are there now."""
+        """Return the elements that are present now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str) -> str:
-        """The text of the first such element, or nothing."""
+        """Return the text of the first such element, or nothing."""
         with contextlib.suppress(NoSuchElementException, StaleElementReferenceException):
             return str(self.driver.find_element(By.CSS_SELECTOR, selector).text)
         return ""
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns."""
+        """Run a script; return its value."""
         return self.driver.execute_script(script, *arguments)
 
     def set(self, selector: str, value: object) -> None:
@@ -63,7 +63,7 @@ class Browser:
         )
 
     def colours(self, scheme: str) -> None:
-        """What the system prefers: light or dark."""
+        """Set the system's preferred colours: light or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
@@ -80,7 +80,7 @@ class Browser:
         wait_for(lambda: self.text("#stream") == "live")
 
     def wait_text(self, selector: str, fits: Callable[[str], bool]) -> str:
-        """The text of an element once it fits."""
+        """Return the text of an element once it fits."""
         wait_for(lambda: fits(self.text(selector)))
         return self.text(selector)
 

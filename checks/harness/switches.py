@@ -36,7 +36,7 @@ SERVER = bytes.fromhex("020000000002")
 
 
 def missing(target: str) -> str | None:
-    """Why a target cannot run here, or None."""
+    """Return the reason why a target cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root, for veth pairs"
     try:
@@ -47,7 +47,7 @@ def missing(target: str) -> str | None:
 
 
 def free_port() -> int:
-    """A TCP port on loopback that is free now."""
+    """Return a TCP port on loopback that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -93,7 +93,7 @@ class End:
         self.socket.send(frame)
 
     def received(self, seconds: float = 0.3) -> list[bytes]:
-        """What comes out of the switch within some time."""
+        """Return the frames that come out of the switch within some time."""
         frames: list[bytes] = []
         deadline = time.monotonic() + seconds
         # What has come by then counts, however late this process looks.
@@ -104,7 +104,7 @@ class End:
         return frames
 
     def gathered(self, count: int, fits: Callable[[bytes], bool]) -> list[bytes]:
-        """All frames that fit, once so many have come, and what comes right after them."""
+        """Return all frames that fit, once so many have come, with those right after them."""
         frames: list[bytes] = []
 
         def came() -> bool:
@@ -137,7 +137,7 @@ class Wire(End):
 
 
 def wires_apart() -> Namespace:
-    """Where the far ends of wires are; nothing in there says anything by itself."""
+    """Make the namespace of the wires' far ends; nothing in it sends by itself."""
     apart = Namespace()
     apart.run("bash", "-c", "for each in all default; do f=/proc/sys/net/ipv6/conf/$each/disable_ipv6; "
               "[ ! -e $f ] || echo 1 >$f; done")  # fmt: skip
@@ -153,7 +153,7 @@ def checksum(data: bytes) -> int:
 
 
 def udp(src: bytes, dst: bytes, src_port: int, dst_port: int, size: int = 100, ecn: int = 2) -> bytes:
-    """An Ethernet frame with UDP over IPv4 of `size` bytes; the addresses follow from the MAC addresses."""
+    """Return an Ethernet frame with UDP over IPv4 of `size` bytes; the addresses follow from the MAC addresses."""
     addresses = bytes([10, 0, 0, src[5], 10, 0, 0, dst[5]])
     header = struct.pack(">BBHHHBBH", 0x45, ecn, size - 14, 0, 0x4000, 64, 17, 0) + addresses
     header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
@@ -162,7 +162,7 @@ def udp(src: bytes, dst: bytes, src_port: int, dst_port: int, size: int = 100, e
 
 
 def udp6(src: bytes, dst: bytes, src_port: int, dst_port: int) -> bytes:
-    """An Ethernet frame with UDP over IPv6."""
+    """Return an Ethernet frame with UDP over IPv6."""
     prefix = bytes.fromhex("fd000000000000000000000000000000")[:15]
     header = struct.pack(">IHBB", 6 << 28, 58, 17, 64) + prefix + src[5:] + prefix + dst[5:]
     return dst + src + b"\x86\xdd" + header + struct.pack(">HHHH", src_port, dst_port, 58, 0).ljust(58, b"\0")
@@ -196,7 +196,7 @@ class Lab:
             self.switch = None
 
     def config(self, **access_point: Any) -> dict[str, Any]:
-        """A configuration for this switch."""
+        """Return a configuration for this switch."""
         return {
             "access_points": [
                 {
@@ -273,7 +273,7 @@ class Controller:
         self.token = config.with_suffix(".token").read_text().strip()
 
     def line(self) -> str:
-        """The next line that it says; waits for it."""
+        """Wait for the next line of output, and return it."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -296,7 +296,7 @@ class Controller:
         return answer.json()
 
     def knows(self, mac: bytes) -> bool:
-        """Whether a MAC address was learned."""
+        """Return True when a MAC address was learned."""
         return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
     def send(self, method: str, what: str, body: object = None) -> httpx.Response:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import config, log
-from ..punctual import punctual
+from ..realtime import raise_priority
 from .process import Agent, Options
 
 
@@ -25,7 +25,7 @@ def agent(
     ] = None,
     log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
 ) -> None:
-    """Keep one access point under control, beside its switch; with the service when it is there, and alone when not."""
+    """Keep one access point under control, next to its switch; with the service when it is there, else alone."""
     log.begin(log_format)
     try:
         offered = None if config_file is None else config.load(config_file).access_points
@@ -43,7 +43,7 @@ async def run(options: Options) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    punctual()
+    raise_priority()
     print(f"agent {agent.id}", flush=True)
     working, stopping = asyncio.create_task(agent.run()), asyncio.create_task(stop.wait())
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One access point: its session, its managers and its loop, and the changes that people make while it runs."""
+"""One access point: its session, its managers and its loop, and changes while it runs."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import finsy as fy
 from finsy.proto import p4r
 
 from ..config import AccessPointConfig
-from . import acks, classes, ports
+from . import classes, ports, queue_meters
 from .connection import Connection, Elect, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
@@ -23,13 +23,13 @@ from .usage import Usage
 
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
-"""How often they are read: nothing is regulated by them, people watch them."""
+"""Seconds between two readings: nothing is regulated by these counters, people watch them."""
 
 FLOWS_SECONDS = 1.0
-"""How often flows are looked through for those that are over, where the target does not do that."""
+"""Seconds between two searches for flows that have ended, where the target does not age them."""
 
 RELEASE_SECONDS = 0.3
-"""How long a switch may take at the end to accept that there is no feedback any more."""
+"""Seconds that a switch may take at the end to remove all feedback."""
 
 MANAGED = (*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback")
 """Tables whose entries do not follow from the configuration alone."""
@@ -40,10 +40,10 @@ flow indices whose last generation nobody knows a generation of its own epoch.""
 
 
 class AccessPoint:
-    """What the REST API and the command line deal with.
+    """One access point: its session with the switch, its stations, its flows and its loop.
 
     Args:
-        config: what it shall be.
+        config: its configuration.
         ready: called with its name whenever it is under control.
         connect: makes the way to its switch, for each session.
         elect: gives election ids; None: those of the configuration.
@@ -70,7 +70,7 @@ class AccessPoint:
         self.signals: dict[tuple[int, int], tuple[int, int, int]] = {}
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
-        """When something last left through a port, in seconds since the epoch."""
+        """Time at which something last left through each port, in seconds since the epoch."""
         self._entries = EntrySet(self.program)
         self._epoch = 0
         self._ready = ready
@@ -80,13 +80,13 @@ class AccessPoint:
         await self.connection.run(self._serve)
 
     async def release(self) -> None:
-        """Before the end: no feedback stays behind. A switch that does not answer soon keeps what it has."""
+        """Remove all feedback before the end. A switch that does not answer soon keeps its entries."""
         if self.connection.state == State.READY:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.loop.release(), RELEASE_SECONDS)
 
     async def sync(self) -> None:
-        """Bring the switch to what the configuration says; a switch that is away gets it when it is back."""
+        """Write the configuration's entries to the switch; one that is away gets them when it is back."""
         if self.connection.state == State.READY:
             await self._entries.sync(self.connection, self._wanted())
             await self.stations.sync(self.connection)
@@ -96,7 +96,7 @@ class AccessPoint:
         for entity in of_ports:
             if isinstance(entity, fy.P4TableEntry) and entity.table_id == "ingress_roles":
                 entity.metadata = canonical(self._epoch)
-        return [*of_ports, *classes.entities(self.config, self.program), *acks.entities(self.config)]
+        return [*of_ports, *classes.entities(self.config, self.program), *queue_meters.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
         for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):
@@ -111,7 +111,7 @@ class AccessPoint:
         clock = asyncio.get_running_loop().time
         self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()
-        # What was changed while that went on was left to this session.
+        # Changes made meanwhile were left to this session.
         await self.sync()
         self._ready(self.config.name)
         async with asyncio.TaskGroup() as tasks:
@@ -124,7 +124,7 @@ class AccessPoint:
             tasks.create_task(self.loop.run(self.connection))
 
     async def _adopt(self) -> list[p4r.Update]:
-        """Go on with what the switch has, and return what has to be mended there beside the configuration's entries.
+        """Resume from the switch's entries; return the updates that fix those which the configuration does not cover.
 
         Flows keep their entries and with them counters and meters; packets never see a table empty.
         """
@@ -178,13 +178,13 @@ class AccessPoint:
             await self.flows.age(self.connection, keys)
 
     async def _watch_flows(self) -> None:
-        """On a target that does not age flows their counters tell which are over."""
+        """Find ended flows by their counters, on a target that does not age flows."""
         while True:
             await asyncio.sleep(FLOWS_SECONDS)
             await self.flows.age(self.connection, self.flows.over())
 
     async def _watch_signals(self) -> None:
-        """Read what nothing is regulated by, beside the loop; and note which ports send."""
+        """Read the counters that nothing is regulated by, in addition to the loop; and note which ports send."""
         sent: dict[int, int] = {}
         while True:
             cells = await self._read_cells(SIGNALS, classes.class_ids(self.config))
@@ -199,7 +199,7 @@ class AccessPoint:
             await asyncio.sleep(SIGNALS_SECONDS)
 
     async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
-        """All counters, read now: (counter, port, class or queue) -> packets, bytes."""
+        """Return all counters, read now: (counter, port, class or queue) -> packets, bytes."""
         return await self._read_cells(COUNTERS, range(8))
 
     async def _read_cells(

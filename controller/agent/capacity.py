@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port's link carries, learned from what leaves it while its queue is never empty. Pure: time is an argument.
+"""Capacity of a port's link, learned from what leaves while its queue is never empty. Pure: time is an argument.
 
-A link that has something to send sends at its capacity. That it had, all the time between two readings, is certain
-when no more left in between than was queued at the first of them; then the bytes that left are the capacity, whatever
-arrived.
+A link with a queue sends at its capacity. The queue was never empty between two readings when no more packets left in
+between than were queued at the first reading; then the bytes that left are the capacity, whatever arrived.
 
     busy:  learned = bytes / seconds, of busy intervals alone, older ones weighing less and less
     other: what left in a window is the least that the link carries: what is known only rises by it
@@ -15,13 +14,13 @@ from .queue_estimate import BUSY, FULL_FRAME, WINDOW_FRAMES
 
 MEMORY_SECONDS = 0.15
 MEMORY_FRAMES = 12
-"""How long a busy interval weighs, and at least the time of so many frames: of a step of the capacity 96 % is learned
-after half a second, and a frame more or less is a twelfth of what is weighed."""
+"""Time constant of the average over busy intervals, at least the time of so many frames: of a step of the capacity 96 %
+is learned after half a second, and a frame more or less is a twelfth of the weight."""
 
 RISE_SECONDS = 0.1
 """Windows in which a link is seen to carry more than was thought; a reading may be some milliseconds late."""
 
-MOST_SILENT = 1.0
+MAX_SILENT_SECONDS = 1.0
 """Seconds in which nothing leaves that count as a part of what the link carries; one that is away for longer has no
 capacity to be learned."""
 
@@ -53,12 +52,12 @@ class Capacity:
 
     @property
     def value(self) -> float:
-        """What is to be reckoned with; 0: nothing is known."""
+        """Capacity to regulate by, in bytes/s; 0: unknown."""
         return self.learned if self.wrong or not self.configured else self.configured
 
     @property
     def wrong(self) -> bool:
-        """Whether the link carries clearly less or more than is configured."""
+        """True when the link carries clearly less or more than is configured."""
         if not self.configured or not self.learned:
             return False
         return abs(self.learned - self.configured) > DIFFERS * self.configured
@@ -82,12 +81,12 @@ class Capacity:
         if before <= 0 or packets > before:
             self._silent = 0.0
         elif volume > 0 and self._silent > 0:
-            self._busy(volume, min(self._silent, MOST_SILENT))
+            self._busy(volume, min(self._silent, MAX_SILENT_SECONDS))
             self._silent = 0.0
         self._rise(sent, now)
 
     def _busy(self, volume: int, elapsed: float) -> None:
-        """So many bytes were sent in a time in which the queue was never empty."""
+        """Add an interval in which the queue was never empty, and the bytes sent in it."""
         if self.learned:
             kept = math.exp(-elapsed / max(MEMORY_SECONDS, MEMORY_FRAMES * FULL_FRAME / self.learned))
             self._bytes, self._seconds = self._bytes * kept, self._seconds * kept
@@ -97,7 +96,7 @@ class Capacity:
             self.learned = self._bytes / self._seconds
 
     def _rise(self, sent: int, now: float) -> None:
-        """What was sent at all is the least that the link carries. Of one that was never busy that says nothing."""
+        """Raise the capacity to the rate sent, its lower bound; it stays unknown for a link that was never busy."""
         elapsed, volume = now - self._rise_began, sent - self._rise_sent
         if elapsed < RISE_SECONDS or (volume < WINDOW_FRAMES * FULL_FRAME and elapsed < 10 * RISE_SECONDS):
             return

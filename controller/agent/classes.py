@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`classify`: which class a packet belongs to, and which queue it waits in.
+"""`classify`: class and queue of each packet.
 
 An ACK belongs to the traffic that it acknowledges: downlink data and the ACKs that go up for it are class downlink.
-With the feature `sparse`, a flow within its sparse rate, a flow that is not known yet and what keeps the network
-itself going (`control`) go ahead of the bulk and are not regulated: none can fill a queue, and a lost SYN costs a
-second. A flow of small packets that asks for somewhat more than its fair share goes ahead as well, and its own
-feedback drops what is above (`FlowTable.thin`). What is not IP nor control is opaque: nobody can tell its flows apart,
-so all of it waits with the bulk, in order, and is regulated as one. Scalable senders (RFC 9331), where the law of
-feedback marks them by their own measure, have a queue between these and the bulk; they are regulated as the bulk is.
-Rules of the operator stand above all that.
+With the feature `sparse`, a flow within its sparse rate, a flow that is not known yet and the network's control traffic
+(`control`) go ahead of the bulk and are not regulated: none can fill a queue, and a lost SYN costs a second. A flow of
+small packets that asks for somewhat more than its fair share goes ahead as well, and its own feedback drops what is
+above (`FlowTable.thin`). Traffic that is neither IP nor control is opaque: its flows cannot be distinguished, so all of
+it waits with the bulk, in order, and is regulated as one. Scalable senders (RFC 9331), where the law of feedback marks
+them by their own measure, have a queue between these and the bulk; they are regulated as the bulk is. Rules of the
+operator stand above all that.
 """
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule
+from ..law import LAWS
 from .program import (
     DIRECTIONS,
     FLOW_CLASS_THINNED,
@@ -26,7 +27,6 @@ from .program import (
     table_entry,
 )
 from .queue_estimate import FULL_FRAME
-from .regulator import LAWS
 
 CLASS_NONE = 0
 CLASS_NAMES = {CLASS_NONE: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}
@@ -38,31 +38,33 @@ PRIORITY_THINNED = 250
 PRIORITY_CONTROL = 300
 
 STEP_FRAMES = 2
-"""A packet may wait for the frame that is being sent, whoever's that is, and for one of its own kind (`Th_len` of
+"""Frames that a packet may wait for: the one that is being sent, of any flow, and one of its own kind (`Th_len` of
 RFC 9332, appendix A.1)."""
 
 
 def class_of(direction: str, acknowledges: bool) -> int:
-    """The built-in class of a packet."""
+    """Return the built-in class of a packet."""
     if direction == "local":
         return CLASS_NONE
     return CLASS_DOWNLINK if (direction == "downlink") != acknowledges else CLASS_UPLINK
 
 
 def class_ids(config: AccessPointConfig) -> list[int]:
-    """Every class that a packet may get."""
+    """Return every class that a packet may get."""
     return sorted({CLASS_NONE, CLASS_DOWNLINK, CLASS_UPLINK, *(rule.class_id for rule in config.rules)})
 
 
 def ruled_class(config: AccessPointConfig, flow_class: int) -> int:
-    """The class that the rules make of what a flow asks for, as the data plane does: the highest one that names it; 0:
-    none does, or it asks for nothing."""
+    """Return the class that the rules give a flow of `flow_class`, as the data plane does: the highest rule counts.
+
+    0: no rule names it, or it asks for none.
+    """
     named = [rule for rule in config.rules if rule.flow_class == flow_class] if flow_class else []
     return max(named, key=lambda rule: rule.priority).class_id if named else CLASS_NONE
 
 
 def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
-    """The entries of `classify` and `step`."""
+    """Return the entries of `classify` and `step`."""
     wanted: list[Encodable] = []
     has_scalable = program.has_scalable_queue and config.features.ncr and LAWS[config.ncr.law].scalable_queue
     regulated = int(config.features.ncr)
@@ -90,7 +92,7 @@ def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
 
 
 def _step(milliseconds: float, port: Port) -> Encodable:
-    """From which delay on the data plane marks; a port of which no capacity is known has no such bound."""
+    """Return the entry with the delay above which the data plane marks; a port of unknown capacity has none."""
     threshold = max(milliseconds / 1000, STEP_FRAMES * FULL_FRAME / port.capacity)
     return table_entry("step", {"egress_port": port.port}, "mark_above", threshold=round(threshold * 1e6))
 

@@ -2,12 +2,12 @@
 """One P4Runtime session: connect, become primary, push the pipeline, carry reads, writes and the stream.
 
 `Connection.run` keeps a session up for ever, with backoff between attempts, and calls `serve` whenever the pipeline
-is in place; `serve` is cancelled when the session ends or another controller takes over. What went wrong is one line
-in `problem`, until it is mended, whatever it was: nothing that a switch says ends more than its own session.
+is in place; `serve` is cancelled when the session ends or another controller takes over. A problem is one line
+in `problem`, until it is fixed: no message of a switch ends more than its own session.
 
-A backup that takes over chooses an election id above all that were ever used, so the switch refuses whatever the
-former primary still sends: it may be alive and only cut off. As long as it waits, it asks the switch for its
-capabilities, for one that lost its power says nothing any more.
+A backup that takes over chooses an election id above all that were ever used, so the switch refuses messages of the
+former primary, which may be alive and only cut off. While the backup waits, it polls the switch for its capabilities,
+since a switch without power reports nothing.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ LOG = logging.getLogger(__name__)
 FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 5.0
 ARBITRATION_SECONDS = 5.0
-"""How long the switch may take to answer the arbitration request."""
+"""Seconds that the switch may take to answer the arbitration request."""
 WATCH_SECONDS = 2.0
-"""How often a backup asks whether its switch is there, and how long the answer may take: the loop of a primary takes no
-longer to notice."""
-MOST_WAITING = 1000
+"""Seconds between a backup's checks that its switch is there, and for each answer: a primary's loop takes no longer to
+notice."""
+MAX_QUEUED = 1000
 """Digest lists, and lists of idle entries, that wait to be handled."""
 ELECTION_ID_USED = "election id"
 """BMv2 and others say INVALID_ARGUMENT, and this in their text, when another session has the same one."""
 
 
 class State(enum.StrEnum):
-    """How far the session is."""
+    """State of the session."""
 
     CONNECTING = "connecting"
     BACKUP = "backup"
@@ -50,11 +50,11 @@ class State(enum.StrEnum):
 
 
 class SessionError(Exception):
-    """The session cannot go on; the text is one line that says why and how to mend it."""
+    """The session has failed; the text is one line with the reason and the fix."""
 
 
 def over_grpc(config: AccessPointConfig) -> Transport:
-    """The way to an access point's switch, as its configuration says; raises `SessionError`."""
+    """Return the transport to an access point's switch, by its configuration; raises `SessionError`."""
     try:
         return GrpcTransport(config.address, config.tls)
     except OSError as error:
@@ -88,19 +88,21 @@ class Connection:
         self._mend = "waiting as backup" if elect else "stop it or raise `election_id`; waiting as backup"
         self._warned = ""
         self._highest = 0
-        """The highest election id that this session has heard of."""
+        """Highest election id that the switch has reported in this session."""
         self._transport: Transport | None = None
         self._stream: Stream | None = None
         self._primary = asyncio.Event()
         self._lost_primary = asyncio.Event()
-        self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MOST_WAITING)
+        self.digests: asyncio.Queue[p4r.DigestList] = asyncio.Queue(MAX_QUEUED)
         self.hear: Callable[[p4r.PacketIn], None] = lambda packet: None
-        """Called with what the switch copies to the controller."""
-        self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MOST_WAITING)
+        """Called with each packet that the switch copies to the controller."""
+        self.idle_timeouts: asyncio.Queue[p4r.IdleTimeoutNotification] = asyncio.Queue(MAX_QUEUED)
 
     async def run(self, serve: Callable[[bool], Awaitable[None]]) -> None:
-        """Hold a session for ever; ends only by cancellation. `serve` is told whether the switch had the pipeline
-        already, and with it what was written there."""
+        """Hold a session for ever; ends only by cancellation.
+
+        The argument of `serve` is True when the switch had the pipeline already, with its former entries.
+        """
         backoff = FIRST_BACKOFF
         clock = asyncio.get_running_loop().time
         try:
@@ -111,25 +113,25 @@ class Connection:
                 except Exception as error:
                     self._note(self._explain(error))
                 self.state = State.CONNECTING
-                # One that lasted begins anew at once; one that ends in the same way every time costs nobody much.
+                # A session that lasted restarts at once; one that always fails restarts less and less often.
                 backoff = FIRST_BACKOFF if clock() - began > LAST_BACKOFF else min(backoff * 2, LAST_BACKOFF)
                 await asyncio.sleep(backoff)
         finally:
             self.state = State.STOPPED
 
     def begin_service(self) -> None:
-        """The switch has what it needs. Until now `problem` told why the session before was lost."""
+        """Mark the session ready: the switch has what it needs. Until now `problem` has the last session's end."""
         self.state, self.problem = State.READY, None
 
     @property
     def transport(self) -> Transport:
-        """The way to the switch, as long as a session lasts; raises `SessionError`."""
+        """Transport to the switch, during a session; raises `SessionError` else."""
         if self._transport is None:
             raise SessionError(f"{self.config.name}: not connected")
         return self._transport
 
     def asks_to_write(self, updates: Iterable[p4r.Update]) -> bytes:
-        """A WriteRequest in our name."""
+        """Return a serialised WriteRequest of this controller."""
         election = U128.encode(self.election_id)
         request = p4r.WriteRequest(device_id=self.config.device_id, election_id=election, updates=updates)
         return request.SerializeToString()
@@ -159,14 +161,14 @@ class Connection:
                 raise
 
     async def read(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
-        """What the switch has of these entities; raises `RpcError`."""
+        """Read these entities from the switch; raises `RpcError`."""
         request = p4r.ReadRequest(device_id=self.config.device_id, entities=entities)
         return list(
             p4r.ReadResponse.FromString(await self.transport.call("Read", request.SerializeToString())).entities
         )
 
     async def read_all(self, entities: Iterable[p4r.Entity]) -> list[p4r.Entity]:
-        """What the switch has of these entities; nothing of a kind that it does not let read."""
+        """Read these entities from the switch; a kind that it refuses to read is left out."""
         found: list[p4r.Entity] = []
         for entity in entities:
             try:
@@ -191,19 +193,19 @@ class Connection:
             self._stream.send(p4r.StreamMessageRequest(**message).SerializeToString())
 
     def warn(self, said: str) -> None:
-        """Log what is odd about the switch, once as long as nothing else is."""
+        """Log something odd about the switch, once until something else is odd."""
         if said != self._warned:
             self._warned = said
             LOG.warning("%s: the switch says: %s", self.config.name, said, extra={"access_point": self.config.name})
 
     def _note(self, problem: str) -> None:
-        """Say a problem once, however often it comes back."""
+        """Log a problem once, however often it recurs."""
         if problem != self.problem:
             self.problem = problem
             LOG.warning("%s", problem, extra={"access_point": self.config.name})
 
     def _explain(self, error: Exception) -> str:
-        """One line for what ended a session."""
+        """Explain the end of a session in one line."""
         while isinstance(error, ExceptionGroup):
             # One cause ends all tasks of a session.
             error = error.exceptions[0]
@@ -291,7 +293,7 @@ class Connection:
         self.p4runtime_version = p4r.CapabilitiesResponse.FromString(answer).p4runtime_api_version
 
     async def _has_pipeline(self) -> bool:
-        """Whether the switch runs this very pipeline: the cookie is a hash of P4Info and device config."""
+        """Check that the switch runs this very pipeline: the cookie is a hash of P4Info and device config."""
         await self._watch()
         with contextlib.suppress(ValueError):
             self.program.schema.set_p4runtime_version(fy.P4RuntimeVersion.parse(self.p4runtime_version or ""))
@@ -347,7 +349,7 @@ class Connection:
                 try:
                     self.digests.put_nowait(message.digest)
                 except asyncio.QueueFull:
-                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MOST_WAITING)
+                    self.lost.add(DIGESTS, "more digests come than can be handled: %d lists wait", MAX_QUEUED)
             case "packet":
                 self.hear(message.packet)
             case "idle_timeout_notification":
@@ -373,7 +375,7 @@ class Connection:
         self._highest = max(self._highest, highest)
         if update.status.code == rpc_code.OK:
             if passed_on:
-                # BMv2 makes a backup primary by itself, with its old id: what its predecessor knows is no fence.
+                # BMv2 makes a backup primary by itself, with its old id, which does not fence off its predecessor.
                 await self._request_primary()
                 return
             self._primary.set()

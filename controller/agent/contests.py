@@ -11,10 +11,8 @@ but never cut off, and one that pretends has to find the uplink silent for longe
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .stations import Station
+from .station import Station
 
 CONTEST_SECONDS = 1.0
 """Patience of a first contest. A host in a conversation answers within that: Linux acknowledges after 40 to 200 ms, and
@@ -33,17 +31,17 @@ class Contest:
     """The contests for one address in its VLAN, one after the other; times are by the event loop's clock."""
 
     changed: float
-    """When the last one was opened or closed, or the uplink took back what it had lost."""
-    station: "Station | None" = None
+    """Time at which the last contest was opened or closed, or the uplink won the address back."""
+    station: Station | None = None
     """The station as it was behind the uplink, while a contest is open."""
     defended: int = 0
-    """How often the uplink spoke against a claim."""
+    """Number of claims that the uplink has spoken against."""
     rests_until: float = 0.0
     """No contest is opened before that: each takes writes, and floods."""
 
     @property
     def patience(self) -> float:
-        """How long the uplink must be silent, in seconds."""
+        """Seconds for which the uplink must be silent."""
         return min(CONTEST_SECONDS * 2.0 ** min(self.defended, 10), MAX_PATIENCE)
 
 
@@ -57,12 +55,12 @@ class Contests:
         """Forget all of them."""
         self._by_number.clear()
 
-    def contested(self, number: int, now: float) -> "Station | None":
+    def contested(self, number: int, now: float) -> Station | None:
         """Return the station for which a contest is open, as it was before."""
         contest = self._recent(number, now)
         return contest.station if contest else None
 
-    def open(self, number: int, station: "Station", now: float) -> bool:
+    def open(self, number: int, station: Station, now: float) -> bool:
         """Open a contest; returns False while the address rests from the last one."""
         contest = self._recent(number, now)
         if contest is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries that follow from the configuration: what should be in the switch, and the updates that bring it there.
 
-The managers `ports`, `classes` and `acks` say what they want as finsy entities; `EntrySet` remembers what is there and
-writes only the difference, so that a change at run time touches nothing else. A switch that was under control before
-is read first (`adopt`).
+The managers `ports`, `classes` and `queue_meters` return the wanted finsy entities; `EntrySet` remembers what is
+there and writes only the difference, so that a change at run time touches nothing else. A switch that was under control
+before is read first (`adopt`).
 """
 
 from collections.abc import Iterable
@@ -25,15 +25,15 @@ class EntrySet:
         self._installed: dict[bytes, p4r.Entity] = {}
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: nothing is installed."""
+        """Forget everything: the pipeline was pushed again, and nothing is installed."""
         self._installed.clear()
 
     def adopt(self, entities: Iterable[p4r.Entity]) -> None:
-        """This is in the switch; what is not wanted of it is deleted by the next `sync`."""
+        """Take these entities of the switch as installed; the next `sync` deletes those that are not wanted."""
         self._installed.update((identity(entity), entity) for entity in entities)
 
     def updates(self, wanted: Iterable[Encodable]) -> list[p4r.Update]:
-        """What must be written for `wanted` to be installed and nothing else."""
+        """Return the updates after which `wanted` is installed, and nothing else."""
         encoded = (item.encode(self._program.schema) for item in wanted)
         after = {identity(entity): entity for entity in encoded}
         updates = [
@@ -73,7 +73,7 @@ class EntrySet:
 
 
 def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity]:
-    """What to ask a switch for to know all that a controller writes there; of cells, those that are wanted."""
+    """Return the entities to read for everything that a controller writes; of cells, only those in `wanted`."""
     tables, engine = program.schema.tables, p4r.PacketReplicationEngineEntry
     entries = [p4r.TableEntry(table_id=tables[name].id) for name in program.tables]
     for entry in entries:
@@ -93,7 +93,7 @@ def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity
 
 
 def essence(entity: p4r.Entity) -> p4r.Entity:
-    """An entity as it is compared: canonical values, one order, without what the switch adds."""
+    """Return an entity as it is compared: canonical values, one order, without what the switch adds."""
     made = p4r.Entity()
     match entity.WhichOneof("entity"):
         case "table_entry":
@@ -129,17 +129,17 @@ def essence(entity: p4r.Entity) -> p4r.Entity:
 
 
 def replica_port(replica: p4r.Replica) -> int:
-    """The port of a replica, in either of the two ways to say it."""
+    """Return the port of a replica, in either of the two ways to say it."""
     return int.from_bytes(replica.port) if replica.WhichOneof("port_kind") == "port" else replica.egress_port
 
 
 def _is_cell(entity: p4r.Entity) -> bool:
-    """Whether this is a cell of an array: there already, and only ever modified."""
+    """Return True for a cell of an array: it always exists, and is only modified."""
     return bool(entity.WhichOneof("entity") == "meter_entry")
 
 
 def identity(entity: p4r.Entity) -> bytes:
-    """What makes two entities the same object of the switch: the key without the values."""
+    """Return the key by which the switch identifies an entity: its fields without the values."""
     kind, entity = entity.WhichOneof("entity"), essence(entity)
     key = p4r.Entity()
     match kind:

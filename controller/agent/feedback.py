@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into a law of feedback and what comes of it: measured rates, and probabilities as 16 bits. Pure."""
+"""Inputs and outputs of a law of feedback: measured rates, and probabilities as 16 bits. Pure."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,11 +8,11 @@ from ..law.base import IDLE_SECONDS
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64] | slice
-"""Which places of an array are meant."""
+"""Indices into an array."""
 
 
 def _new_part(elapsed: Floats, tau: float) -> Floats:
-    """How much of an average the last `elapsed` seconds are: all of it without an average (`tau` 0)."""
+    """Return the weight of the last `elapsed` seconds in an average; 1 without an average (`tau` 0)."""
     return np.ones_like(elapsed) if tau == 0 else -np.expm1(-elapsed / tau)
 
 
@@ -23,18 +23,18 @@ class Rates:
         self.value = np.zeros(size)
         """Per second."""
         self.moved = np.zeros(size)
-        """When each counter did last, in seconds."""
+        """Time at which each counter last changed, in seconds."""
         self._known = np.zeros(size, bool)
         self._volume = np.zeros(size)
         self._time = np.zeros(size)
 
     def forget(self, at: Places | int, now: float) -> None:
-        """The next reading starts anew."""
+        """Forget the earlier readings of these counters."""
         self._known[at] = False
         self.value[at], self.moved[at] = 0.0, now
 
     def update(self, at: Places, volumes: Floats, now: float, tau: float) -> None:
-        """Take readings of cumulative volumes; a counter that fell starts anew.
+        """Take readings of cumulative volumes; a counter that fell restarts.
 
         Args:
             at: the places that were read, each at most once.
@@ -54,7 +54,7 @@ class Rates:
         self._known[at] = True
 
     def idle(self, at: Places, now: float) -> npt.NDArray[np.bool_]:
-        """Which of the counters have stood still for `IDLE_SECONDS`, or were never read."""
+        """Return True for each counter that has stood still for `IDLE_SECONDS`, or was never read."""
         return ~self._known[at] | (now - self.moved[at] > IDLE_SECONDS)
 
 
@@ -88,5 +88,5 @@ class Rate:
 
 
 def quantise(feedback: float) -> int:
-    """A probability as the data plane's 16 bits: 0 never, 65535 always."""
+    """Return a probability as the data plane's 16 bits: 0 never, 65535 always."""
     return min(65535, max(0, round(feedback * 65535)))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..law.base import Law
-from ..law.pi2 import MOST_DROPPED
+from ..law.pi2 import MAX_DROPPED
 from ..observation import UsageObservation
 from .feedback import Floats, Rates, quantise
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
@@ -27,12 +27,12 @@ SMALL_BURST = 576
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
 behind it is its time on the link. 576 is what every host takes (RFC 791)."""
 
-MOST_THINNED = MOST_DROPPED
-"""What a thinned flow may have to lose: the bound that there is for what is not ECN-capable anyway."""
+MAX_THINNED = MAX_DROPPED
+"""Largest part that a thinned flow loses: the bound that any packet which is not ECN-capable has."""
 
 THIN_FROM, THIN_TO = 0.9, 1.1
 """A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
-lose this many times `MOST_THINNED`, so that no flow goes to and fro between two queues."""
+lose this many times `MAX_THINNED`, so that no flow goes to and fro between two queues."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -40,14 +40,14 @@ SMALL_PACKET = 128
 
 @dataclass(frozen=True, slots=True)
 class FlowKind:
-    """What is known of a flow from the start."""
+    """Properties of a flow that are known from the start."""
 
     egress_port: int
     tcp: bool
     own_class: int
     """The class that the operator's rules give it, or 0."""
     thinned: bool
-    """Whether its entry asks for the class of flows that go ahead and are thinned."""
+    """True when its entry asks for the class of flows that go ahead and are thinned."""
     data_class: int
     ack_class: int
     """The built-in class of its packets when they are data, and when they are ACKs."""
@@ -69,12 +69,12 @@ class FlowTable:
         self.packets, self.bytes = np.zeros(FLOWS_SIZE, np.int64), np.zeros(FLOWS_SIZE, np.int64)
         """Counted since it was learned."""
         self.rates = Rates(FLOWS_SIZE)
-        """What arrives of each, in bytes/s."""
+        """Arrival rate of each flow, in bytes/s."""
         self.feedback, self.weight = np.zeros(FLOWS_SIZE), np.zeros(FLOWS_SIZE)
         self.class_id, self.active = np.zeros(FLOWS_SIZE, np.uint8), np.zeros(FLOWS_SIZE, bool)
         self.written = np.zeros(FLOWS_SIZE, np.int64)
         self._scalable = np.zeros(FLOWS_SIZE, np.int64)
-        """What scalable senders get, of what is written."""
+        """Written feedback for scalable senders, as 16 bits."""
         self.port = np.zeros(FLOWS_SIZE, np.int64)
         self.acknowledges = np.zeros(FLOWS_SIZE, bool)
         self._tcp = np.zeros(FLOWS_SIZE, bool)
@@ -83,16 +83,16 @@ class FlowTable:
         self.sparse_rate: Floats = np.zeros(FLOWS_SIZE)
         """Bytes/s within which a flow is sparse."""
         self.crowded = np.zeros(FLOWS_SIZE, bool)
-        """Whose packets are sparse only when they are small, too."""
+        """Flows whose packets are sparse only when they are also small."""
         self.thinned = np.zeros(FLOWS_SIZE, bool)
-        """Who goes ahead, and loses what it asks for above its fair share."""
+        """Flows that go ahead, and lose what they ask for above their fair share."""
         self.station = np.zeros(FLOWS_SIZE, np.int64)
         """A number of each one's station."""
         self.held = np.zeros(FLOWS_SIZE)
-        """What a flow loses as its station asks for more than its limit."""
+        """Part of a flow that is lost because its station asks for more than its limit."""
         self.station_weight = np.ones(FLOWS_SIZE)
         self._slots = np.zeros((2, FLOWS_SIZE), np.int64)
-        """Of who sends it, and who gets it."""
+        """Places of the sender's and of the receiver's station."""
         self._limits = np.zeros((2, SLOTS))
         """In bytes/s; 0: none."""
         self._used = np.zeros((2, SLOTS, 2), np.int64)
@@ -105,7 +105,7 @@ class FlowTable:
         self._written_thinned = np.zeros(FLOWS_SIZE, bool)
 
     def add(self, index: int, kind: FlowKind, now: float = 0.0) -> None:
-        """A flow takes a place; its weight stands there already."""
+        """Add a flow; its weight is set already."""
         self.rates.forget(index, now)
         self.packets[index] = self.bytes[index] = 0
         self.active[index] = self.acknowledges[index] = False
@@ -124,12 +124,12 @@ class FlowTable:
         self.set_class(index, kind.own_class)
 
     def set_class(self, index: int, own_class: int) -> None:
-        """The operator's rules give a flow this class; 0: none."""
+        """Set the class that the operator's rules give a flow; 0: none."""
         self._own_class[index] = own_class
         self.class_id[index] = own_class or self._classes[int(self.acknowledges[index]), index]
 
     def take(self, at: Numbers, packets: Numbers, sizes: Numbers, now: float, tau: float) -> None:
-        """New readings of the counters of these flows; `tau` as in `Rates`."""
+        """Take new readings of the counters of these flows; `tau` as in `Rates`."""
         more = np.stack((packets - self.packets[at], sizes - self.bytes[at]), axis=1)
         for way in (UP, DOWN):
             np.add.at(self._used[way], self._slots[way, at], more)
@@ -146,16 +146,18 @@ class FlowTable:
             self.class_id[at] = np.where(own > 0, own, self._classes[acknowledges.astype(np.int64), at])
 
     def elastic(self, at: Numbers, sparse: bool) -> Floats:
-        """1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
+        """Return 1 for a flow that feedback holds back, 0 for ACKs and, when these pass ahead, sparse flows."""
         held = ~self.acknowledges[at]
         if sparse:
             held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
         return held.astype(np.float64)
 
     def allow(self, at: Numbers, rates: Floats | None, busy: bool) -> None:
-        """Those of these flows that send small packets are sparse within these rates in bytes/s; the others within
-        their least one, where that is not more than these and the port is not busy, for it is busy with such flows.
-        None: all are sparse within their least one, whatever others do."""
+        """Set the rates in bytes/s within which these flows are sparse.
+
+        Flows of small packets are sparse within `rates`. The others are sparse within their least rate, if that is at
+        most the rate in `rates` and the port is not busy: a busy port is busy with such flows. None: all flows are
+        sparse within their least rate."""
         least = self._least_sparse_rate[at]
         if rates is None:
             self.crowded[at], self.sparse_rate[at] = False, least
@@ -165,56 +167,58 @@ class FlowTable:
         self.sparse_rate[at] = np.where(small, np.maximum(rates, least), least)
 
     def thin(self, at: Numbers, fair: Floats, dropped: Floats) -> None:
-        """Those of these flows that send small packets and ask for somewhat more than these fair rates in bytes/s stay
-        ahead of the bulk, and lose what is above, of which the terms of the port and of the class take the part
-        `dropped`.
+        """Thin flows that send small packets and ask for somewhat more than their fair rates in bytes/s.
+
+        They stay ahead of the bulk, and lose what is above; the terms of port and class take the part `dropped` of it.
 
         Nobody can tell whether the ACKs of QUIC or of a tunnel are ACKs, but they are as good when some are missing
-        (RFC 3449, 5.2.1), and behind the bulk all would come late. What is of TCP tells: that is left to marks.
+        (RFC 3449, 5.2.1), and behind the bulk all would come late. The ACKs of TCP can be told: flows of TCP are left
+        to marks.
         """
         asked, were = self.rates.value[at], self.thinned[at]
         lost = 1 - fair / np.maximum(asked, 1e-9)
         can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
-        begins = (lost > 0) & (lost <= MOST_THINNED)
-        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MOST_THINNED)
+        begins = (lost > 0) & (lost <= MAX_THINNED)
+        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MAX_THINNED)
         self.thinned[at] = thinned = can & (begins | stays)
-        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MOST_THINNED), self.feedback[at])
+        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MAX_THINNED), self.feedback[at])
 
-    def brought(self, at: Numbers) -> float:
-        """Bytes/s that those of these flows may take of the sparse queue which go ahead within their fair share, and
-        not within what is sparse in any case. ACKs of TCP have a queue of their own, and so have those that are
-        thinned."""
+    def fair_sparse_rate(self, at: Numbers) -> float:
+        """Return the bytes/s of the sparse queue that flows may use which go ahead within their fair share only.
+
+        Flows within their least sparse rate do not count. ACKs of TCP and thinned flows have queues of their own.
+        """
         fair = self._small[at] & ~self.acknowledges[at] & (self.sparse_rate[at] > self._least_sparse_rate[at])
         return float(self.sparse_rate[at][fair & ~self.thinned[at]].sum())
 
-    def belongs(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
-        """Whose flow it is: the places of who sends and of who gets it, and a number and weight of its station."""
+    def assign_stations(self, index: int, sender: int, receiver: int, station: int, weight: float) -> None:
+        """Assign a flow to its stations: places of sender and receiver, and number and weight of its own station."""
         self._slots[:, index] = sender, receiver
         self.station[index], self.station_weight[index] = station, weight
 
     def set_limits(self, slot: int, down: float, up: float) -> None:
-        """What the flows of a station may have together, in bytes/s; 0: what there is."""
+        """Limit the rates of all flows of a station together, in bytes/s; 0: no limit."""
         if slot != NOBODYS:
             self._limits[DOWN, slot], self._limits[UP, slot] = down, up
 
     def clear(self, slots: Numbers) -> None:
-        """These places are others' from now on."""
+        """Free these places for other stations."""
         self._used[:, slots] = 0
         self._limits[:, slots] = 0.0
         gone = np.zeros(SLOTS, bool)
         gone[slots] = True
         self._slots[gone[self._slots]] = NOBODYS
 
-    def go_on_from(self, before: "FlowTable") -> None:
-        """A new table for the same stations: what they used and may use stays."""
+    def take_over(self, before: "FlowTable") -> None:
+        """Take usage and limits of the same stations over from an earlier table."""
         self._used, self._limits = before._used, before._limits
 
     def station_rates(self) -> Floats:
-        """What the flows of each place have together, up and down, in bytes/s."""
+        """Return the rates of all flows of each place together, up and down, in bytes/s."""
         return np.stack([np.bincount(self._slots[way], self.rates.value, SLOTS) for way in (UP, DOWN)])
 
     def usage(self, slot: int, rates: Floats | None = None) -> UsageObservation:
-        """What a station used, and does now; `rates` as `station_rates` has them."""
+        """Return a station's usage and current rates; `rates` as from `station_rates`."""
         if slot == NOBODYS:
             return UsageObservation(
                 packets_up=0, bytes_up=0, packets_down=0, bytes_down=0, rate_up_bps=0.0, rate_down_bps=0.0
@@ -230,10 +234,11 @@ class FlowTable:
             rate_down_bps=8 * down,
         )
 
-    def hold(self, at: Numbers) -> None:
-        """Those of these flows whose station has a limit, and asks for more, lose what is above: all of them the same
-        part. What answers to that asks for less, and what does not is cut to the limit. None of them goes ahead as
-        sparse with more than what is sparse in any case."""
+    def apply_limits(self, at: Numbers) -> None:
+        """Hold flows to their station's limit: all flows of a station that asks for more lose the same part.
+
+        A sender that answers to loss asks for less, and one that does not is cut to the limit. None of these flows
+        goes ahead as sparse with more than its least sparse rate."""
         held = np.zeros(at.size)
         for way in (UP, DOWN):
             slots = self._slots[way, at]
@@ -250,18 +255,20 @@ class FlowTable:
             self.sparse_rate[of] = self._least_sparse_rate[of]
 
     def _terms(self, at: Numbers) -> Floats:
-        """The feedback of these flows, with what their stations' limits add."""
+        """Return the feedback of these flows, with the parts of their stations' limits."""
         terms: Floats = np.minimum(1.0, self.feedback[at] + self.held[at])
         return terms
 
     def stop(self, at: Numbers) -> None:
-        """These flows have no feedback any more."""
+        """Remove the feedback of these flows."""
         self.feedback[at] = self.held[at] = 0.0
         self.thinned[at] = False
 
     def changed(self, at: Numbers, law: Law, step: int, scalable_step: int) -> list[int]:
-        """Those whose feedback differs from what is written by `step` of 65535 at least, or that of scalable senders by
-        `scalable_step`, or has become 0; and those whose sparse rate differs by one part of `METER_STEP`."""
+        """Return the flows whose entries must be written again.
+
+        Their feedback differs from the written one by at least `step` of 65535, or that for scalable senders by
+        `scalable_step`, or it has become 0; or their sparse rate differs by one part of `METER_STEP`."""
         terms = self._terms(at)
         value, written = np.rint(terms * FEEDBACK_MAX), self.written[at]
         scalable = np.rint(np.array([law.scalable(term) for term in terms.tolist()]) * FEEDBACK_MAX)
@@ -273,18 +280,18 @@ class FlowTable:
         return at[feedback | meter | kind].tolist()
 
     def meter(self, index: int) -> tuple[int, bool]:
-        """The sparse rate of a flow in bytes/s, and whether only its small packets are sparse: what is written now."""
+        """Return the sparse rate of a flow in bytes/s, and whether only small packets are sparse, as written now."""
         self._metered[index] = rate = max(1, round(float(self.sparse_rate[index])))
         self._metered_crowded[index] = crowded = bool(self.crowded[index])
         return rate, crowded
 
-    def asks(self, index: int, flow_class: int) -> int:
-        """What a flow asks for in its entry, where the operator gave it `flow_class`: what is written now."""
+    def entry_class(self, index: int, flow_class: int) -> int:
+        """Return the class that a flow's entry asks for, as it is written now; `flow_class`: the operator's for it."""
         self._written_thinned[index] = thinned = bool(self.thinned[index])
         return FLOW_CLASS_THINNED if thinned else flow_class
 
     def values(self, index: int, law: Law) -> tuple[int, int]:
-        """Twice 16 bits, the feedback of a flow and that for scalable senders: what is written now."""
+        """Return the feedback of a flow and that for scalable senders, 16 bits each, as they are written now."""
         term = min(1.0, float(self.feedback[index] + self.held[index]))
         self.written[index], self._scalable[index] = values = quantise(term), quantise(law.scalable(term))
         return values

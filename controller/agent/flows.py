@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flows there are: learned from flow digests, aged by the idle timeout of their entries; by their counters on a
-target whose flow tables have no idle timeout.
+"""Flows of one access point, learned from flow digests and aged by the idle timeout of their entries, or by their
+counters on a target whose flow tables have no idle timeout.
 
 Each flow has an index into the registers of the data plane. Registers cannot be cleared over P4Runtime everywhere, so
 an index that is given to the next flow gets a new generation, which tells the users of one index apart.
 """
 
 import asyncio
-import struct
-import time
 from collections import Counter, deque
 from collections.abc import Iterable
 
@@ -16,9 +14,8 @@ import finsy as fy
 from finsy.proto import p4r
 
 from ..config import AccessPointConfig
-from .classes import class_of, ruled_class
 from .connection import Connection
-from .flow_table import FlowKind, FlowTable
+from .flow import NOTE, Flow
 from .loop import Loop
 from .program import (
     FLOW_CLASS_THINNED,
@@ -43,9 +40,6 @@ older by then (`DIGEST_ACK_TIMEOUT_NS`)."""
 
 GENERATIONS = 255
 """From 1 on: 0 is what registers begin with."""
-NOTE = struct.Struct(">fd")
-"""A flow's metadata: weight, since when it is known."""
-PROTOCOL_TCP = 6
 
 
 class Indices:
@@ -56,11 +50,11 @@ class Indices:
         self._generation = bytearray(size)
 
     def __len__(self) -> int:
-        """How many are free."""
+        """Return the number of free indices."""
         return len(self._free)
 
     def take(self) -> tuple[int, int] | None:
-        """An index and a generation that its last user did not have; None when all are in use."""
+        """Return an index and a generation that its last user did not have; None when all are in use."""
         if not self._free:
             return None
         index = self._free.popleft()
@@ -72,98 +66,15 @@ class Indices:
         self._free.append(index)
 
     def resume(self, used: dict[int, int], generation: int) -> None:
-        """These indices are in use, with their generations. Those of the others go on from `generation`, which is of
-        no user that may have left something in the registers."""
+        """Resume with these indices in use, by generation.
+
+        The generations of the others count from `generation`, which no user has that may have left something in the
+        registers."""
         size = len(self._generation)
         self._generation = bytearray([generation]) * size
         for index, current in used.items():
             self._generation[index] = current
         self._free = deque(index for index in range(size) if index not in used)
-
-
-class Flow:
-    """One direction of a connection; what changes with every tick is in the loop's table."""
-
-    __slots__ = (
-        "_table",
-        "change",
-        "confirmed",
-        "direction",
-        "flow_class",
-        "generation",
-        "index",
-        "key",
-        "match",
-        "reading",
-        "since",
-        "thinned",
-        "written",
-        "written_scalable",
-    )
-
-    def __init__(
-        self, key: FlowKey, taken: tuple[int, int], direction: str, entity: p4r.Entity, table: FlowTable
-    ) -> None:
-        self.key = key
-        self.index, self.generation = taken
-        self.direction = direction
-        self.flow_class = 0
-        """What the operator lets it ask for, a key of `classify`; 0: nothing."""
-        self.since = time.time()
-        self.confirmed = 0.0
-        """When the switch last had its entry, by the event loop's clock."""
-        # A MODIFY without `meter_config` would reset the meter (P4Runtime specification, section 9.1.9).
-        self.change = p4r.Update(type=p4r.Update.MODIFY, entity=entity)
-        """Its entry, as it was written last."""
-        entry = entity.table_entry
-        self.match = (entry.table_id, *[field.exact.value for field in entry.match])
-        """How the switch names it in an answer."""
-        asked = p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=entry.table_id, match=entry.match))
-        self.reading = p4r.ReadRequest(entities=[p4r.Entity(direct_counter_entry=asked)]).SerializeToString()
-        """Part of a ReadRequest that asks for its counter."""
-        self.thinned = False
-        """Whether its entry asked to be thinned when the session began."""
-        self.written = self.written_scalable = 0
-        """The feedback in its entry when the session began, as 16 bits, and that for scalable senders."""
-        self._table = table
-        self.weight = 1.0
-        self.note()
-
-    def note(self) -> None:
-        """Keep in the entry what its key and action do not say: the next controller finds it there."""
-        self.change.entity.table_entry.metadata = NOTE.pack(self.weight, self.since)
-
-    @property
-    def weight(self) -> float:
-        """w_i: what the flow is worth among those of its class."""
-        return float(self._table.weight[self.index])
-
-    @weight.setter
-    def weight(self, weight: float) -> None:
-        self._table.weight[self.index] = weight
-
-    @property
-    def station(self) -> int:
-        """A number of its station's address; of this process alone, so that nobody makes up an address with the number
-        of another one's."""
-        return hash(self.key.dst_addr if self.direction == "downlink" else self.key.src_addr)
-
-    def kind(self, config: AccessPointConfig) -> FlowKind:
-        """What the loop has to know of it."""
-        meter = self.change.entity.table_entry.meter_config
-        return FlowKind(
-            egress_port=self.key.egress_port,
-            tcp=self.key.protocol == PROTOCOL_TCP,
-            own_class=ruled_class(config, self.flow_class),
-            thinned=self.thinned,
-            data_class=class_of(self.direction, False),
-            ack_class=class_of(self.direction, True),
-            sparse_rate=meter.cir,
-            metered_rate=meter.cir,
-            station=self.station,
-            written=self.written,
-            written_scalable=self.written_scalable,
-        )
 
 
 class Flows:
@@ -180,7 +91,7 @@ class Flows:
         self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: no flow is known."""
+        """Forget all flows: the pipeline was pushed again."""
         for flow in self.by_key.values():
             self._indices.give(flow.index)
         self.by_key.clear()
@@ -189,11 +100,11 @@ class Flows:
 
     @property
     def free(self) -> int:
-        """How many more flows there is room for."""
+        """Number of flows that there is room for."""
         return len(self._indices)
 
     def adopt(self, entries: Iterable[p4r.TableEntry], generation: int) -> list[p4r.Update]:
-        """Go on with the entries that the switch has; returns what has to be mended there.
+        """Resume from the entries that the switch has; return the updates that fix them.
 
         Args:
             entries: of both tables, with their meters.
@@ -204,7 +115,7 @@ class Flows:
         for entry in entries:
             flow = self._adopted(entry)
             if flow is None or flow.index in used:
-                # The next packet tells of it again.
+                # The switch reports the flow again with its next packet.
                 updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
                 continue
             used[flow.index] = flow.generation
@@ -217,7 +128,7 @@ class Flows:
         return updates
 
     def _adopted(self, entry: p4r.TableEntry) -> Flow | None:
-        """The flow of an entry, or None when it does not say enough."""
+        """Return the flow of an entry, or None when it does not say enough."""
         params = [int.from_bytes(param.value) for param in entry.action.action.params]
         if len(entry.metadata) != NOTE.size or len(params) != len(FLOW_PARAMS) or params[0] >= FLOWS_SIZE:
             return None
@@ -246,11 +157,11 @@ class Flows:
         await self._insert(connection, new)
 
     def _new(self, members: list[bytes], version: int) -> Flow | None:
-        """The flow of a digest, if its entry has to be written."""
+        """Return the flow of a digest, if its entry has to be written."""
         key = flow_key(members, version)
         known = self.by_key.get(key)
         if known is not None:
-            # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+            # The switch reports flows without an entry: it is lost, unless the digest was sent before it was written.
             now = asyncio.get_running_loop().time()
             lost = known.index in self.by_index and now - known.confirmed > LOST_SECONDS
             if lost:
@@ -290,7 +201,7 @@ class Flows:
         return flow
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
-        """The sparse rate of a flow that leaves through this port."""
+        """Return the meter of a flow that leaves through this port: its sparse rate."""
         sparse = self._config.sparse
         port = self._config.port(egress_port)
         share = 8 * sparse.share * port.capacity if port else 0.0
@@ -324,7 +235,7 @@ class Flows:
         self._loop.add(learned, now)
 
     def over(self) -> list[FlowKey]:
-        """The flows whose counters have stood still for longer than their idle timeout."""
+        """Return the flows whose counters have stood still for longer than their idle timeout."""
         before = asyncio.get_running_loop().time() - self._config.flow_idle_timeout
         moved = self._loop.flows.rates.moved
         return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]
@@ -344,7 +255,7 @@ class Flows:
                 self._indices.give(flow.index)
 
     def set_weight(self, flow: Flow, weight: float) -> None:
-        """What a flow is worth from now on among those of its class."""
+        """Set a flow's weight among the flows of its class."""
         flow.weight = weight
         flow.note()
         self._loop.change(flow)

@@ -15,17 +15,18 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from finsy.proto import p4r, rpc_code
 
 from ..config import AccessPointConfig
+from ..law import LAWS
 from ..observation import TICK_BOUNDS
-from .acks import burst, meter_rates, queue_meter, queue_rates, slowest
 from .classes import class_ids, ruled_class
 from .connection import Connection
 from .feedback import Floats, quantise
+from .flow import Flow
 from .flow_table import METER_STEP, SMALL_BURST, FlowTable
 from .program import (
     ECT0,
@@ -41,11 +42,9 @@ from .program import (
     class_index,
     table_entry,
 )
-from .regulator import CLASSES, LAWS, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
+from .queue_meters import burst, meter_rates, queue_meter, queue_rates, slowest
+from .regulator import CLASSES, NOBODY, VOLUMES, PortRegulator, Volumes, slowest_uplink
 from .transport import RpcError, Transport
-
-if TYPE_CHECKING:
-    from .flows import Flow
 
 IDLE_INTERVAL = 0.1
 """Seconds between ticks while nothing is regulated: counters are only looked at."""
@@ -64,22 +63,22 @@ PORT_STEP = 32
 """A port's feedback is written when it changed by one part in so many: senders answer to its square root."""
 
 SCALABLE_STEP = 2048
-"""The same for what scalable senders get of it, which moves by its root: they answer to each mark by its part."""
+"""As `FLOW_STEP`, for scalable senders. Their feedback moves by its root: they answer to each mark by its part."""
 
-MOST_WRITTEN = 128
+MAX_WRITTEN = 128
 """Flows that are written in one tick; the others wait for the next."""
 AT_ONCE = 32
 """Active flows are read so many at once when there are enough: reading a few of them with every tick costs more."""
-MOST_FRESH = 64
+MAX_FRESH = 64
 QUIET_SECONDS = 1.0
-MOST_QUIET = 16
+MAX_QUIET = 16
 """A flow without traffic is looked at so often, or less often when there would be more than so many in each tick."""
 
 Key = tuple[int, int | None, int]
 """A port, or a port and a class; what the ECN field of its packets says."""
 
 Change = tuple[Key | int | None, p4r.Update]
-"""What an update is of: a feedback entry of a port or class, a flow by its index, a meter."""
+"""An update with its subject: a feedback entry of a port or class, a flow by its index, or a meter (None)."""
 
 
 class Loop:
@@ -89,16 +88,16 @@ class Loop:
         self._config = config
         self._program = program
         self.ticks = 0
-        """How many have begun."""
+        """Ticks that have begun."""
         self.late = 0
-        """How many of them began more than half an interval after they were due."""
+        """Ticks that began more than half an interval after they were due."""
         self.missed = 0
-        """How many were left out, because the next one was due already."""
+        """Ticks that were skipped, because the next one was due already."""
         self._durations: deque[float] = deque(maxlen=DURATIONS)
         self.tick_counts = [0] * (len(TICK_BOUNDS) + 1)
-        """How many took so long, by `TICK_BOUNDS`."""
+        """Ticks by duration, in the intervals of `TICK_BOUNDS`."""
         self.tick_seconds = 0.0
-        """What all of them took together."""
+        """Duration of all ticks together."""
         self._volumes = {port.port: Volumes() for port in config.ports}
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
@@ -109,13 +108,13 @@ class Loop:
         self._releasing = False
         self._ended: asyncio.Event | None = None
         self._transport: Transport
-        """The way to the switch in this session."""
+        """Transport to the switch in this session."""
         self._writes = b""
-        """What a WriteRequest begins with in it."""
+        """First part of every WriteRequest of this session, serialised."""
         self.forget()
 
     def forget(self) -> None:
-        """A session begins: no flow is known, and of feedback entries there are none."""
+        """Forget all flows and feedback entries, at the beginning of a session."""
         config = self._config
         self.flows = FlowTable()
         self.ports = {
@@ -128,7 +127,7 @@ class Loop:
         self._turn_credit = self._quiet_credit = 0.0
         self._to_write: dict[int, None] = {}
         self._written: dict[Key, tuple[int, bool]] = {}
-        """Which feedback entries there are: 16 bits, and whether they only mark."""
+        """Feedback entries in the switch: 16 bits, and whether they only mark."""
         self._meters = {
             (port, queue): self._program.update(p4r.Update.MODIFY, queue_meter(port, queue, rate))
             for (port, queue), rate in meter_rates(config).items()
@@ -139,7 +138,7 @@ class Loop:
         self.configure()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
-        """Go on with the feedback entries that the switch has; returns what has to be mended there."""
+        """Resume from the feedback entries that the switch has; return the updates that fix them."""
         updates = []
         of_ports = self._program.schema.tables["port_feedback"].id
         for entry in entries:
@@ -154,7 +153,7 @@ class Loop:
         return updates
 
     def configure(self) -> None:
-        """Parameters have changed in the configuration; the ports are the same."""
+        """Apply changed parameters of the configuration; the ports are the same."""
         for regulator in self.ports.values():
             regulator.configure(self._config)
         for index, flow in self._by_index.items():
@@ -166,21 +165,21 @@ class Loop:
         self._all_classes = True
 
     def add(self, flows: "Iterable[Flow]", now: float) -> None:
-        """From now on read and regulate these flows, whose entries are in the switch."""
+        """Read and regulate these flows from now on; their entries are in the switch."""
         for flow in flows:
             self.flows.add(flow.index, flow.kind(self._config), now)
             self._by_index[flow.index] = flow
             self.added(flow)
             self._fresh.append(flow)
 
-    def change(self, flow: "Flow") -> None:
-        """What is known of a flow has changed: its entry is written once more."""
+    def change(self, flow: Flow) -> None:
+        """Write a flow's entry again after its properties have changed."""
         if self._by_index.get(flow.index) is flow:
             self.flows.set_class(flow.index, ruled_class(self._config, flow.flow_class))
             self._to_write[flow.index] = None
 
     def remove(self, indices: Iterable[int]) -> None:
-        """These flows are gone."""
+        """Stop regulating these flows, which have ended."""
         for index in indices:
             if self._by_index.pop(index, None) is not None:
                 self.removed(index)
@@ -221,7 +220,7 @@ class Loop:
             ended.set()
 
     async def release(self) -> None:
-        """Tick no more, and take all feedback back: nobody would ever lower it again."""
+        """Stop ticking, and remove all feedback: nobody would ever lower it again."""
         self._releasing = True
         if self._ended is not None:
             await self._ended.wait()
@@ -253,7 +252,7 @@ class Loop:
                 what = changes[number][0] if number < len(changes) else None
                 if part.canonical_code != rpc_code.NOT_FOUND or what is None:
                     raise
-                # A flow may have ended meanwhile. An entry of a port or class that is gone is inserted anew.
+                # A flow may have ended meanwhile. A missing entry of a port or class is inserted again.
                 if isinstance(what, tuple):
                     del self._written[what]
                     self._all_classes = True
@@ -261,7 +260,7 @@ class Loop:
                 raise
 
     def _resume(self) -> None:
-        """Where an earlier controller left off."""
+        """Resume from the feedback of an earlier controller."""
         for number, regulator in self.ports.items():
             of_classes = {
                 class_id: self._written[number, class_id, ECT0][0] / 65535
@@ -272,7 +271,7 @@ class Loop:
             regulator.resume(value / 65535, of_classes)
 
     def _taken_back(self) -> list[Change]:
-        """All feedback is 0."""
+        """Return the updates that set all feedback to 0."""
         of_flows = [index for index in self._by_index if self.flows.written[index]]
         self.flows.stop(np.array(of_flows, np.int64))
         changes = [self._entry(key, 0) for key, (value, _) in self._written.items() if value]
@@ -284,8 +283,11 @@ class Loop:
             regulator.aim()
 
     def _set_cells(self) -> None:
-        """The cells of every port and class in use. What left is read first: read between the two, a packet then
-        shows as queued, never as a negative queue."""
+        """Prepare the request for the counters of every port and class in use.
+
+        Sent packets are read before arrived ones: one that passes in between shows as queued, never as a negative
+        queue.
+        """
         classes = class_ids(self._config)
         self._cells: dict[tuple[int, int], tuple[list[int], list[int], int]] = {}
         """By counter and index: where packets and bytes are kept, and at which place there."""
@@ -306,8 +308,8 @@ class Loop:
         self._asks_cells = request.SerializeToString()
 
     def _next_flows(self) -> "list[Flow]":
-        """The flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
-        chosen = self._next_of(self._fresh, MOST_FRESH) if self._fresh else []
+        """Return the flows whose turn it is: active ones every `flow_interval`, spread evenly over the ticks."""
+        chosen = self._next_of(self._fresh, MAX_FRESH) if self._fresh else []
         active, quiet = len(self._turn), len(self._quiet)
         if active:
             credit = self._turn_credit + active * self.interval / self._config.ncr.flow_interval
@@ -317,8 +319,8 @@ class Loop:
                 self._turn_credit = 0.0
                 chosen += self._next_of(self._turn, count)
         if quiet:
-            self._quiet_credit = min(MOST_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
-            if self._quiet_credit >= min(quiet, MOST_QUIET / 2):
+            self._quiet_credit = min(MAX_QUIET, self._quiet_credit + quiet * self.interval / QUIET_SECONDS)
+            if self._quiet_credit >= min(quiet, MAX_QUIET / 2):
                 count = int(self._quiet_credit)
                 self._quiet_credit -= count
                 chosen += self._next_of(self._quiet, count)
@@ -329,13 +331,13 @@ class Loop:
         return [flow for flow in turn if self._by_index.get(flow.index) is flow]
 
     def _count(self, answer: Iterable[p4r.Entity], asked: "dict[tuple[bytes | int, ...], Flow]", now: float) -> None:
-        """Take the answer to a Read, in whichever order it came and whatever is missing or too much in it."""
+        """Take the answer to a Read, in any order, with missing or additional entities."""
         flows: list[Flow] = []
         counts: list[tuple[int, int, int]] = []
         for entity in answer:
             if entity.HasField("counter_entry"):
                 cell = entity.counter_entry
-                # It may have been asked for before the classes changed.
+                # The request may be older than a change of classes.
                 place = self._cells.get((cell.counter_id, cell.index.index))
                 if place is not None:
                     packets, sizes, number = place
@@ -365,7 +367,7 @@ class Loop:
                 table.active[flow.index] = True
 
     def _count_group(self) -> None:
-        """Tell each port of the group traffic that came in through the others."""
+        """Give each port the group traffic that came in through the others."""
         volumes = [regulator.volumes for regulator in self.ports.values()]
         packets = sum([each.group_arrived_packets[0] for each in volumes])
         size = sum([each.group_arrived_bytes[0] for each in volumes])
@@ -375,7 +377,7 @@ class Loop:
             each.others_bytes = size - (0 if goes_back else each.group_arrived_bytes[0])
 
     def _regulate(self, now: float) -> list[Change]:
-        """Compute; returns what has to be written."""
+        """Compute the feedback; return the updates to write."""
         self._count_group()
         law, changes, changed = LAWS[self._config.ncr.law], list[Change](), self._all_classes
         for number, regulator in self.ports.items():
@@ -389,7 +391,7 @@ class Loop:
             changes += self._changed((number, None, NOT_ECT), law.dropped(feedback))
             changes += self._changed((number, None, ECT1), law.scalable(feedback))
             changes += self._changed((number, None, ECT0), feedback)
-            # Of classes and flows nothing is new between two `flow_interval`s.
+            # Classes and flows do not change between two `flow_interval`s.
             if looked_at is not NOBODY or self._all_classes:
                 for class_id in regulator.classes:
                     of_class = regulator.class_feedback.get(class_id, 0.0)
@@ -397,24 +399,24 @@ class Loop:
                     changes += self._changed((number, class_id, ECT1), law.scalable(of_class))
                     changes += self._changed((number, class_id, ECT0), of_class)
             if looked_at is not NOBODY:
-                # Before the flows that may take more of their queue.
+                # Written before the flows that may use more of their queue.
                 changes += self._queue_meters(number, regulator.queue_rates())
                 steps = (1, 1) if law.exact else (FLOW_STEP, SCALABLE_STEP)
                 self._to_write.update(dict.fromkeys(self.flows.changed(looked_at, law, *steps)))
         if changed:
-            # Those of group traffic, by the slowest port that is known.
+            # Meters of group traffic, by the slowest port that is known.
             capacity = slowest(regulator.capacity for regulator in self.ports.values())
             changes += self._queue_meters(GROUP_PORT, queue_rates(self._config.queue_shares, capacity))
         self._all_classes = False
         if self._to_write:
-            turn = list(self._to_write)[:MOST_WRITTEN]
+            turn = list(self._to_write)[:MAX_WRITTEN]
             for index in turn:
                 del self._to_write[index]
             changes += self._flow_updates(turn)
         return changes
 
     def _step(self, key: Key, before: int) -> int:
-        """What the feedback of a port or class has to change by to be written; `before`: what is."""
+        """Return the least change of a port's or class's feedback that is written; `before`: the written feedback."""
         if LAWS[self._config.ncr.law].exact:
             return 1
         _, class_id, ecn = key
@@ -423,7 +425,7 @@ class Loop:
         return SCALABLE_STEP if ecn == ECT1 else FLOW_STEP
 
     def _changed(self, key: Key, feedback: float) -> list[Change]:
-        """The update of a port's or class's feedback, if it changed by a step or became 0."""
+        """Return the update of a port's or class's feedback, if it changed by a step or became 0."""
         value = quantise(feedback)
         before, marking_only = self._written.get(key, (0, None))
         mark_only = key[1] is not None and self._config.ncr.mark_only
@@ -433,7 +435,7 @@ class Loop:
         return [self._entry(key, value)]
 
     def _entry(self, key: Key, value: int) -> Change:
-        """The update that writes the feedback of a port, or of one of its classes; the first one inserts the entry."""
+        """Return the update that writes the feedback of a port, or of a class of it; the first inserts the entry."""
         update = self._entries.get(key)
         if update is None:
             update = self._entries[key] = self._program.update(p4r.Update.INSERT, feedback_entry(key))
@@ -447,7 +449,7 @@ class Loop:
         return key, update
 
     def _queue_meters(self, port: int, rates: dict[int, float]) -> list[Change]:
-        """The updates of the meters whose rate has changed by one part of `METER_STEP`."""
+        """Return the updates of the meters whose rate has changed by one part of `METER_STEP`."""
         changes: list[Change] = []
         for queue, rate in rates.items():
             if not rate:
@@ -461,14 +463,14 @@ class Loop:
         return changes
 
     def _flow_updates(self, indices: list[int]) -> list[Change]:
-        """The updates that write the feedback of flows."""
+        """Return the updates that write the feedback of flows."""
         law, changes = LAWS[self._config.ncr.law], list[Change]()
         for index in indices:
             flow = self._by_index[index]
             value, scalable = self.flows.values(index, law)
             entry = flow.change.entity.table_entry
             params = entry.action.action.params
-            params[PARAM_FLOW_CLASS].value = canonical(self.flows.asks(index, flow.flow_class))
+            params[PARAM_FLOW_CLASS].value = canonical(self.flows.entry_class(index, flow.flow_class))
             params[PARAM_FEEDBACK].value = canonical(value)
             params[PARAM_SCALABLE].value = canonical(scalable)
             meter = entry.meter_config
@@ -480,7 +482,7 @@ class Loop:
 
 
 def feedback_entry(key: Key) -> Any:
-    """A feedback entry; the loop puts the values in."""
+    """Return a feedback entry; the loop puts the values in."""
     port, class_id, ecn = key
     match: dict[str, object] = {"egress_port": port, "ecn": ecn}
     if class_id is None:
@@ -490,5 +492,5 @@ def feedback_entry(key: Key) -> Any:
 
 
 def percentile(ascending: Floats, part: float) -> float:
-    """Such a part of the values is below; 0 without values."""
+    """Return the value that such a part of the values is below; 0 without values."""
     return float(ascending[math.ceil(part * (ascending.size - 1))]) if ascending.size else 0.0

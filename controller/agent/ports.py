@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from the ports: roles, the gate, the flood group, the clone sessions, digests."""
+"""Entities of the ports: roles, the gate, the flood group, the clone sessions, digests."""
 
 import finsy as fy
 
@@ -21,13 +21,13 @@ DIGEST_ACK_TIMEOUT_NS = 1_000_000_000
 
 
 def needs_flows(config: AccessPointConfig) -> bool:
-    """Whether anything that is on needs to know single flows; else the switch need not report them."""
+    """Return True when an enabled feature needs single flows; else the switch need not report them."""
     features = config.features
     return features.ncr or features.sparse or features.ack_priority
 
 
 def entities(config: AccessPointConfig, target: Target) -> list[Encodable]:
-    """The entities of `roles`, `gate`, replication and digests."""
+    """Return the entities of `roles`, `gate`, replication and digests."""
     wanted: list[Encodable] = []
     for port in config.ports:
         role = ROLE_RADIO if port.reflects else ROLES[port.role]

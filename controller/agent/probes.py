@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes: whether an address of IP is in use behind a port, as a host asks before it takes one itself.
+"""Probes for an IP address behind a port, like those of a host before it takes an address.
 
 ARP (RFC 5227, section 2.1.1) and neighbour solicitation (RFC 4862, section 5.4.2), both with the unspecified address as
-their sender, so that nobody who receives one changes what it knows. The host that has the address answers.
+their sender, so that no receiver of a probe changes its tables. The host that has the address answers.
 """
 
 from hashlib import blake2b

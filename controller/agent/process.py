@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: one access point, beside its switch, in a process of its own.
+"""The agent: one access point, next to its switch, in a process of its own.
 
-What it shall be comes over the engine and is kept on its own disk, so that it goes on without engine and service, also
-after a restart. It says once a second what it sees, and keeps its samples of history until the engine has them.
+The desired configuration comes over the engine and is kept on its own disk, so that the agent runs without engine and
+service, also after a restart. It reports its observations once a second, and keeps its samples of history until the
+engine has them.
 
-Two agents of one access point: the switch tells who is primary, as it is the one that knows who is there; the lease in
-the engine gives the election id, which is its epoch. Without the engine an agent takes the highest id that the switch
-told of, and a little more: a takeover never waits.
+Two agents of one access point: the switch decides which one is primary; the lease in the engine gives the election id,
+which is its epoch. Without the engine an agent takes an id above the highest one that the switch reports: a takeover
+never waits.
 """
 
 import asyncio
@@ -24,10 +25,10 @@ from typing import Any
 
 from ..config import AccessPointConfig, ConfigError, missing_file, one_line
 from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
-from ..fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
+from ..fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from ..fleet.messages import (
-    MOST_BYTES,
-    MOST_ROWS,
+    MAX_MESSAGE_BYTES,
+    MAX_ROWS,
     Adopted,
     Announcement,
     Answer,
@@ -42,25 +43,25 @@ from ..fleet.messages import (
 )
 from ..samples import FLUSH_SECONDS, Recorder
 from .connection import State
-from .control import Control, Refused
+from .local_backend import LocalBackend, Refused
 
 LOG = logging.getLogger(__name__)
 
 SECOND = 1.0
 ASK_SECONDS = 5.0
-"""How soon what is desired is known, should nobody have told."""
+"""Seconds between two reads of the desired state, should no message come."""
 ANNOUNCE_SECONDS = 2.0
 ATTEMPT_SECONDS = 15.0
-"""What was tried and not desired after so long is taken back."""
+"""Seconds after which an attempt is undone that nobody desires."""
 ELECTION_SECONDS = 0.15
-"""How long a takeover waits for the engine."""
-MOST_UNSENT = 1000
+"""Seconds that a takeover waits for the engine."""
+MAX_UNSENT = 1000
 """Messages of history that wait for the engine: about three hours of four ports. Then the oldest are lost."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """Options of the command line."""
 
     servers: list[str]
     ca: Path
@@ -71,7 +72,7 @@ class Options:
 
 
 class Disk:
-    """What an agent has to know again after a restart. Raises `ConfigError` for what it cannot use."""
+    """Files that an agent needs after a restart. Raises `ConfigError` for files that it cannot use."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -93,15 +94,15 @@ class Disk:
         path = self._directory / name
         try:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
-            if len(data) > MOST_BYTES:
+                data = file.read(MAX_MESSAGE_BYTES + 1)
+            if len(data) > MAX_MESSAGE_BYTES:
                 raise ConfigError(f"{path}: longer than anything that an agent writes: remove it")
             return data
         except FileNotFoundError:
             return None
 
     def adopted(self) -> Adopted | None:
-        """The token, while it is good."""
+        """Return the token, or None when it is missing or has expired."""
         data = self._read("adopted.json")
         try:
             found = None if data is None else parse(Adopted, data)
@@ -114,7 +115,7 @@ class Disk:
         write(self._directory / "adopted.json", text(adopted))
 
     def desired(self) -> Desired | None:
-        """What was desired last."""
+        """Return the last desired state, or None."""
         data = self._read("desired.json")
         try:
             return None if data is None else parse(Desired, data)
@@ -123,7 +124,7 @@ class Disk:
             return None
 
     def desire(self, desired: Desired) -> None:
-        """Keep it. A disk that cannot is one line: the access point goes on all the same."""
+        """Keep the desired state. A disk error is logged in one line, and the access point keeps running."""
         try:
             write(self._directory / "desired.json", text(desired))
         except OSError as error:
@@ -140,10 +141,10 @@ class Agent:
         self._disk = Disk(options.state)
         self.id = self._disk.key.public
         self.name = options.name
-        self.control = Control(ready, elect=self._elect)
+        self.backend = LocalBackend(ready, elect=self._elect)
         self._desired = Desired(revision=0, config=None)
         self._running = 0
-        """The revision that the access point is held to."""
+        """Revision that is applied to the access point."""
         self._problem: str | None = None
         self._lock = asyncio.Lock()
         self._told = asyncio.Event()
@@ -156,7 +157,7 @@ class Agent:
         self._engine: Engine | None = None
 
     async def run(self) -> None:
-        """For ever."""
+        """Run for ever."""
         adopted = self._disk.adopted()
         if adopted is not None:
             self.name = adopted.name
@@ -166,8 +167,8 @@ class Agent:
         await asyncio.gather(self._observe(), self._with_engine(adopted))
 
     async def stop(self) -> None:
-        """The end: no feedback stays behind."""
-        await self.control.stop()
+        """Stop, and remove all feedback."""
+        await self.backend.stop()
 
     async def _with_engine(self, adopted: Adopted | None) -> None:
         while True:
@@ -175,9 +176,9 @@ class Agent:
                 try:
                     enrol = Credentials.load(self._options.enrol)
                 except ConfigError as error:
-                    if not self.control.access_points:
+                    if not self.backend.access_points:
                         raise
-                    # Whatever becomes of its token, the access point goes on.
+                    # The access point keeps running without a token.
                     self._wrong(f"{self.name}: its token has run out, and it cannot announce itself: {error}")
                     await asyncio.sleep(ASK_SECONDS)
                     continue
@@ -187,13 +188,13 @@ class Agent:
                 self.name, self._running = adopted.name, 0
             credentials = Credentials(self._disk.key, adopted.jwt)
             engine = Engine(self._options.servers, self._options.ca, credentials, f"agent {self.name}")
-            await engine.hear(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
-            await engine.answer(f"ap.{key_of(self.name)}.do", self._do)
+            await engine.subscribe(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
+            await engine.serve(f"ap.{key_of(self.name)}.do", self._do)
             self._engine = engine
             adopted = await self._work(engine, credentials)
 
     async def _work(self, engine: Engine, credentials: Credentials) -> Adopted | None:
-        """Until another token is needed; returns it, or None for one that is refused."""
+        """Work until another token is needed; return the new token, or None when the present one is refused."""
         renewed: asyncio.Future[Adopted] = asyncio.get_running_loop().create_future()
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(engine.run()),
@@ -213,13 +214,13 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _announce(self, credentials: Credentials) -> Adopted:
-        """Say that we are here until somebody adopts us."""
+        """Announce this agent until somebody adopts it."""
         engine = Engine(self._options.servers, self._options.ca, credentials, f"announcing {self.name}")
         running = asyncio.create_task(engine.run())
         try:
             LOG.info("%s waits to be adopted: apctl adopt %s %s", self.name, self.id, self.name)
             while True:
-                with contextlib.suppress(Away):
+                with contextlib.suppress(Unavailable):
                     if (adopted := await self._asked_to_be(engine)) is not None:
                         return adopted
                 await asyncio.sleep(ANNOUNCE_SECONDS)
@@ -230,9 +231,9 @@ class Agent:
     async def _asked_to_be(self, engine: Engine) -> Adopted | None:
         options = self._options
         announcement = Announcement(id=self.id, name=self.name, host=socket.gethostname()[:64], config=options.config)
-        # As it was said: what is left out follows the defaults.
+        # Only the fields that were set: the others follow the defaults.
         said = announcement.model_dump_json(exclude_unset=True, exclude_none=True).encode()
-        answer = await engine.ask("fleet.announce", said)
+        answer = await engine.request("fleet.announce", said)
         try:
             adopted = parse(Adopted, answer.data) if answer.data else None
         except Unusable as error:
@@ -241,20 +242,20 @@ class Agent:
         return adopted if adopted and claims_of(adopted.jwt).get("sub") == self.id else None
 
     async def _renew(self, engine: Engine, credentials: Credentials, renewed: "asyncio.Future[Adopted]") -> None:
-        """Another token in time, when a third of this one's days is left."""
+        """Renew the token when a third of its days is left."""
         ends = float(claims_of(credentials.jwt)["exp"])
         while True:
             await asyncio.sleep(max(ANNOUNCE_SECONDS, ends - VALID_DAYS * 86_400 / 3 - time.time()))
-            with contextlib.suppress(Away):
+            with contextlib.suppress(Unavailable):
                 adopted = await self._asked_to_be(engine)
                 if adopted is not None and not renewed.done():
                     self._disk.adopt(adopted)
                     renewed.set_result(adopted)
 
     async def _ask(self, engine: Engine) -> None:
-        """Do what is desired, as soon as it is; for ever."""
+        """Apply the desired state as soon as it changes; for ever."""
         while True:
-            with contextlib.suppress(Away):
+            with contextlib.suppress(Unavailable):
                 await self._look(engine)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS if engine.connected else SECOND / 4):
@@ -276,7 +277,7 @@ class Agent:
                 self._disk.desire(desired)
 
     async def _follow(self, desired: Desired) -> None:
-        """Bring the access point to what is desired. What cannot be is one line, and it stays what it was."""
+        """Apply the desired state. One that cannot be applied is logged in one line, and nothing changes."""
         try:
             config = None if desired.config is None else AccessPointConfig.model_validate(desired.config)
             if config is not None and (missing := missing_file(config)):
@@ -291,19 +292,19 @@ class Agent:
             self._running, self._problem, self._desired = desired.revision, None, desired
 
     async def _bring(self, config: AccessPointConfig | None) -> None:
-        """Raises `Refused`."""
-        there = [*self.control.access_points]
+        """Apply a configuration; raises `Refused`."""
+        there = [*self.backend.access_points]
         for name in there:
             if config is None or name != config.name:
-                await self.control.remove(name)
+                await self.backend.remove(name)
         if config is None:
             return
         # The election id is the lease's.
         config = config.model_copy(update={"election_id": 1})
         if config.name in there:
-            await self.control.change(config)
+            await self.backend.change(config)
         else:
-            self.control.add(config)
+            self.backend.add(config)
 
     def _wrong(self, problem: str) -> None:
         if problem != self._problem:
@@ -311,14 +312,14 @@ class Agent:
         self._problem = problem
 
     async def _observe(self) -> None:
-        """Look once a second; say it, and keep it for history. For ever."""
+        """Observe once a second, report it, and record it for history; for ever."""
         flushed = due = time.monotonic()
         while True:
             # A clock that jumps makes no work to catch up with.
             due = max(due + SECOND, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
-            for name in [*self.control.access_points]:
-                seen = self.control.observe(name)
+            for name in [*self.backend.access_points]:
+                seen = self.backend.observe(name)
                 if seen["state"] == State.READY.value:
                     self._recorder.add(seen)
                 message = Seen.model_construct(
@@ -330,27 +331,27 @@ class Agent:
                     observation=seen,
                 )
                 if self._engine is not None:
-                    await self._engine.say(f"ap.{key_of(name)}.seen", text(message))
+                    await self._engine.publish(f"ap.{key_of(name)}.seen", text(message))
             if time.monotonic() - flushed >= FLUSH_SECONDS:
                 flushed = time.monotonic()
                 self._keep()
 
     def _keep(self) -> None:
-        """Make messages of the samples that are finished."""
-        for name, ap in self.control.access_points.items():
+        """Turn finished samples into messages."""
+        for name, ap in self.backend.access_points.items():
             if ap.connection.state == State.READY:
-                self._recorder.use(name, ap.connection.sessions, time.time(), self.control.used(name))
+                self._recorder.use(name, ap.connection.sessions, time.time(), self.backend.used(name))
         done = [*self._recorder.take().items()]
-        for start in range(0, len(done), MOST_ROWS):
+        for start in range(0, len(done), MAX_ROWS):
             self._number += 1
-            data = text(Samples.of(dict(done[start : start + MOST_ROWS])))
+            data = text(Samples.of(dict(done[start : start + MAX_ROWS])))
             self._unsent.append((f"{self.id}-{self._start}-{self._number}", data))
-        while len(self._unsent) > MOST_UNSENT:
+        while len(self._unsent) > MAX_UNSENT:
             self._unsent.popleft()
             self._lost += 1
 
     async def _send(self, engine: Engine) -> None:
-        """Bring history to the engine, each message once however often it takes; for ever."""
+        """Send history to the engine, each message once, with as many tries as it takes; for ever."""
         while True:
             try:
                 while self._unsent:
@@ -358,13 +359,13 @@ class Agent:
                     await engine.log(f"ap.{key_of(self.name)}.history", data, once)
                     if self._unsent and self._unsent[0][0] == once:
                         self._unsent.popleft()
-            except Away:
+            except Unavailable:
                 pass
             await asyncio.sleep(SECOND)
 
     async def _do(self, data: bytes) -> bytes | None:
-        """What is asked; only a primary answers."""
-        ap = self.control.access_points.get(self.name)
+        """Answer an order; only a primary answers."""
+        ap = self.backend.access_points.get(self.name)
         if ap is None or ap.connection.state != State.READY:
             return None
         try:
@@ -381,10 +382,10 @@ class Agent:
     async def _ordered(self, do: str, arguments: dict[str, Any]) -> Any:
         if do == "attempt":
             return await self._attempt(AccessPointConfig.model_validate(arguments["config"]))
-        return await getattr(self.control, do)(self.name, **arguments)
+        return await getattr(self.backend, do)(self.name, **arguments)
 
     async def _attempt(self, config: AccessPointConfig) -> None:
-        """Try a change that is desired only when the switch takes it. If nobody then desires it, it is taken back."""
+        """Try a change that is desired only when the switch accepts it. It is undone if nobody then desires it."""
         if config.name != self.name:
             raise Refused(422, f"this is the agent of {self.name}")
         running = self._running
@@ -401,7 +402,7 @@ class Agent:
         task.add_done_callback(self._attempts.discard)
 
     async def _elect(self, highest: int) -> int:
-        """The election id for the switch: the epoch of the lease for who holds it, less for who does not."""
+        """Return the election id for the switch: the epoch of the lease for its holder, less for others."""
         number = random.randrange(1, 1 << 31)
         engine = self._engine
         if engine is None or not engine.connected:
@@ -409,18 +410,18 @@ class Agent:
         try:
             held = await engine.value(LEASE, self.name, ELECTION_SECONDS)
             if highest == 0 and held is not None and parse(Lease, held[1]).agent != self.id:
-                # Another agent holds it. If it is gone the switch says so, and tells of the highest.
+                # Another agent holds the lease. If that agent is gone, the switch says so and reports the highest id.
                 return number
             lease = text(Lease(agent=self.id))
             epoch = await engine.put(LEASE, self.name, lease, held[0] if held else 0, ELECTION_SECONDS)
         except Conflict:
-            # Another one was faster.
+            # Another agent was faster.
             return number
         except Unusable as error:
             LOG.warning("%s: the lease in the engine is of no use: %s: it is written anew", self.name, error)
-            with contextlib.suppress(Away, Conflict):
+            with contextlib.suppress(Unavailable, Conflict):
                 await engine.put(LEASE, self.name, text(Lease(agent=self.id)), held[0] if held else 0)
             return highest + number
-        except Away:
+        except Unavailable:
             return highest + number
         return max(epoch << 32, highest + number)

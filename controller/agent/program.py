@@ -47,7 +47,7 @@ DIGEST_FLOWS = {"flow_ipv4_digest_t": 4, "flow_ipv6_digest_t": 6}
 
 FLOW_PARAMS = ("flow_index", "generation", "flow_class", "feedback", "scalable_feedback")
 FLOW_CLASS_THINNED = 7
-"""What a flow asks for that the loop lets go ahead and thins; no operator can ask for it."""
+"""Class of a flow that the loop lets go ahead and thins; no operator can ask for it."""
 PARAM_FLOW_CLASS, PARAM_FEEDBACK, PARAM_SCALABLE = 2, 3, 4
 """Positions among the parameters of `set_flow_ipv4/6`."""
 
@@ -70,7 +70,7 @@ FLOW_FIELDS = (
 
 
 class Encodable(Protocol):
-    """What finsy encodes."""
+    """An entity that finsy encodes."""
 
     def encode(self, schema: fy.P4Schema) -> p4r.Entity: ...
 
@@ -126,24 +126,24 @@ class Program:
             self.schema.tables[name].idle_timeout_behavior != P4IdleTimeoutBehavior.NO_TIMEOUT
             for name in FLOW_TABLES.values()
         )
-        """Whether the target ages flows; else their counters tell which have ended."""
+        """True when the target ages flows; else their counters tell which have ended."""
         self.has_scalable_queue = self.schema.tables.get(STEP_TABLE) is not None
-        """Whether the data plane keeps a scalable flow in one queue and marks what waited there for too long."""
+        """True when the data plane keeps a scalable flow in one queue and marks packets that waited too long there."""
         self.tables = (*TABLES, STEP_TABLE) if self.has_scalable_queue else TABLES
         self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 
     def update(self, kind: p4r.Update.Type.ValueType, entity: Encodable) -> p4r.Update:
-        """An Update message for one finsy entity."""
+        """Return an Update message for one finsy entity."""
         return p4r.Update(type=kind, entity=entity.encode(self.schema))
 
     def counter(self, name: str, index: int) -> p4r.Entity:
-        """A cell of an indirect counter, to be read."""
+        """Return a cell of an indirect counter, to be read."""
         return fy.P4CounterEntry(name, index=index).encode(self.schema)
 
     def flow_entry(
         self, key: FlowKey, params: tuple[int, int, int, int, int], meter: fy.P4MeterConfig, idle_timeout: float
     ) -> p4r.Entity:
-        """A flow; `params` are those of `FLOW_PARAMS`, `idle_timeout` in seconds.
+        """Return a flow; `params` are those of `FLOW_PARAMS`, `idle_timeout` in seconds.
 
         Flows come in floods, so finsy encodes one entry of each IP version and the others are made from it.
         """
@@ -165,31 +165,31 @@ class Program:
         return table_entry(FLOW_TABLES[version], match, FLOW_ACTIONS[version], **params).encode(self.schema)
 
     def flow_key(self, match: Iterable[p4r.FieldMatch], version: int) -> FlowKey:
-        """The flow of a table entry that the switch sent."""
+        """Return the flow of a table entry that the switch sent."""
         values = {field.field_id: field.exact.value for field in match}
         return flow_key([values[number] for number in range(1, len(FLOW_FIELDS) + 1)], version)
 
 
 def flow_key(values: list[bytes], version: int) -> FlowKey:
-    """The flow with these values of `FLOW_FIELDS`."""
+    """Return the flow with these values of `FLOW_FIELDS`."""
     size = 4 if version == 4 else 16
     numbers = [int.from_bytes(value) for value in values[2:]]
     return FlowKey(values[0].rjust(size, b"\0"), values[1].rjust(size, b"\0"), *numbers)
 
 
 def canonical(value: int | bytes) -> bytes:
-    """A number as the shortest byte string (P4Runtime specification, section 8.4)."""
+    """Return a number as the shortest byte string (P4Runtime specification, section 8.4)."""
     octets = value if isinstance(value, bytes) else value.to_bytes(8)
     return octets.lstrip(b"\0") or b"\0"
 
 
 def digest_members(data: p4d.P4Data) -> list[bytes]:
-    """The members of one digest, as the canonical byte strings of P4Runtime (specification, section 8.4)."""
+    """Return the members of one digest, as the canonical byte strings of P4Runtime (specification, section 8.4)."""
     return [member.bitstring for member in data.struct.members]
 
 
 def rate_meter(rate_bps: float, burst_bytes: int) -> fy.P4MeterConfig:
-    """A meter that is green up to `rate_bps` bits/s; both of its rates are the same, so nothing is ever yellow only."""
+    """Return a meter that is green up to `rate_bps` bits/s; its two rates are equal, so no packet is yellow."""
     rate = max(1, round(rate_bps / 8))
     return fy.P4MeterConfig(cir=rate, cburst=burst_bytes, pir=rate, pburst=burst_bytes)
 
@@ -202,7 +202,7 @@ def class_index(port: int, class_id: int) -> int:
 def table_entry(
     table: str, match: dict[str, object], action: str | None = None, priority: int = 0, **params: int
 ) -> fy.P4TableEntry:
-    """A table entry; without an action it names the key alone, as a deletion does."""
+    """Return a table entry; without an action it names the key alone, as a deletion does."""
     return fy.P4TableEntry(
         table,
         match=fy.Match(match),

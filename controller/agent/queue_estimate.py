@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a port's queue holds, from counters alone. Pure: time is an argument.
+"""Packets and bytes in a port's queue, estimated from counters alone. Pure: time is an argument.
 
     queue = arrived - sent - filtered - lost
 
 All but `lost` are counted in the data plane. A packet that a full queue turns away, or that makes room there for one
 that goes first, is counted as arrived and by nothing else (v1model has no counter there), so the difference alone would
-grow for ever. What is known anyway:
+grow for ever. Known facts bound the loss:
 
   - the queue is never negative and never above the port's queue limit;
   - packets are lost so only while the queue is full, and then no more can be missing at the end of a tick than left
@@ -13,8 +13,8 @@ grow for ever. What is known anyway:
   - a port that has something to send, sends at its capacity (the link is work-conserving): when it clearly did not for
     a whole window, the queue was empty at some time in it, and of what the difference showed at least, the part that is
     in doubt was lost;
-  - what vanishes in any other way shows as a queue while the port sends now more, now less, which a busy one does not.
-    Since a link may change, too, that takes `LONG` windows to be believed.
+  - packets that vanish in any other way show as a queue while the port's rate varies, which a busy port's does not.
+    Since a link may change, too, this is believed only after `LONG` windows.
 """
 
 import math
@@ -33,14 +33,14 @@ WINDOW_FRAMES = 20
 """The window in which that is judged: at least so long, and so long that the port could send so many frames."""
 
 LONG_SECONDS = 0.25
-LONGEST_SECONDS = 1.0
+MAX_LONG_SECONDS = 1.0
 LONG = 8
 """Windows of at least so many seconds, longer ones for a slow link, and so many of them, in which a port is judged by
 itself alone."""
 
 
 class PortCounters:
-    """What a port has counted since the pipeline was pushed, all classes together; gone: sent or filtered."""
+    """Counters of a port since the pipeline was pushed, all classes together; gone: sent or filtered."""
 
     __slots__ = ("arrived_bytes", "arrived_packets", "gone_bytes", "gone_packets", "sent_bytes")
 
@@ -84,8 +84,10 @@ class QueueEstimate:
         return self.bytes / self.capacity if self.capacity > 0 else 0.0
 
     def start_empty(self) -> None:
-        """The counters have a history that nobody has watched: whatever is missing in the next reading was lost. When
-        some of it was queued, the difference goes below 0 as that leaves, which is mended then."""
+        """Take packets that are missing in the next reading as lost: nobody has watched the counters before.
+
+        If some of them were queued, the difference goes below 0 as they leave, which is corrected then.
+        """
         self._start_empty = True
 
     def update(self, counters: PortCounters, now: float) -> None:
@@ -124,11 +126,11 @@ class QueueEstimate:
         lost = self._vanished(counters.sent_bytes, packets, now)
         if lost > 0:
             packets, size = self._lose(lost, packets, size)
-        # What is taken off is a part, and rounded.
+        # The part that is taken off is rounded.
         self.packets, self.bytes = min(packets, float(self.limit)), size
 
     def _was_idle(self, sent: int, packets: float, now: float) -> bool:
-        """Whether the port clearly sent below its capacity over a whole window that ends now."""
+        """Return True when the port clearly sent below its capacity over a whole window that ends now."""
         history, capacity = self._history, self.capacity
         history.append((now, sent, packets))
         window = max(WINDOW_SECONDS, WINDOW_FRAMES * FULL_FRAME / capacity) if capacity > 0 else math.inf
@@ -137,20 +139,20 @@ class QueueEstimate:
         start, sent_before, _ = history[0]
         elapsed = now - start
         if capacity <= 0 or not self.doubt:
-            # Nobody would ask for more of it.
+            # The window is not needed any longer.
             if elapsed > window or capacity <= 0:
                 history.clear()
             return False
         return elapsed >= window and sent - sent_before < BUSY * capacity * elapsed
 
     def _vanished(self, sent: int, packets: float, now: float) -> float:
-        """How many packets have shown as queued for long, while what left says that there was no queue."""
+        """Return the packets that have shown as queued for long, while the rate sent shows that there was no queue."""
         self._long_least = min(self._long_least, packets)
         if self._long_began is None:
             self._long_began, self._long_sent = now, sent
         elapsed = now - self._long_began
         few = elapsed * self.capacity < WINDOW_FRAMES * FULL_FRAME
-        if elapsed < LONG_SECONDS or (few and elapsed < LONGEST_SECONDS):
+        if elapsed < LONG_SECONDS or (few and elapsed < MAX_LONG_SECONDS):
             return 0.0
         windows = self._windows
         windows.append((elapsed, (sent - self._long_sent) / elapsed, self._long_least))
@@ -168,7 +170,7 @@ class QueueEstimate:
         return least
 
     def _forget(self, counters: PortCounters, now: float) -> None:
-        """The counters begin anew."""
+        """Restart after a reset of the counters."""
         self._history.clear()
         self._windows.clear()
         self._long_began, self._long_sent, self._long_least = now, counters.sent_bytes, 0.0

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an access point does not learn or does not take, and why: all of it counted, and of each reason the first one
-told in the log."""
+"""Counters of what an access point does not learn or accept, by reason; the first of each reason is logged."""
 
 import logging
 
@@ -11,20 +10,20 @@ TABLE, SWITCH = "table", "switch"
 """A locked address behind another port; an address of the uplink behind a station's port; an address that moves too
 often; as many as one port may bring; as many as there is room for; the switch itself."""
 DIGESTS, UNKNOWN, ERRORS, PACKETS = "digests", "unknown", "errors", "packets"
-"""What the stream of a session said and came to nothing: lists of digests beyond those that wait already (the switch
-says them again); digests that the program does not have; errors that the switch tells of; packets
-that tell addresses, beyond a bound in each second."""
+"""Messages of a session's stream that had no effect: lists of digests beyond those that wait already (the switch
+sends them again); digests that the program does not have; errors that the switch reports; packets with addresses,
+beyond a bound in each second."""
 
 
 class Refusals:
-    """Of one kind, for one access point."""
+    """Refusals of one kind, for one access point."""
 
     def __init__(self, access_point: str, *reasons: str) -> None:
         self._access_point = access_point
         self.by_reason = dict.fromkeys(reasons, 0)
 
     def add(self, reason: str, text: str, *values: object) -> None:
-        """One more. Whoever floods has no say in the length of the log."""
+        """Count one; only the first is logged, so that a flood does not fill the log."""
         if not self.by_reason[reason]:
             extra = {"access_point": self._access_point}
             LOG.warning("%s: " + text + "; more are counted", self._access_point, *values, extra=extra)

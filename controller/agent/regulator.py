@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One port of one access point: from what was counted to what is fed back. Pure: time is an argument.
+"""One port of one access point: from counters to feedback. Pure: time is an argument.
 
 volumes, flow rates -> queue estimate -> device term            every tick
                                       -> class and flow terms   every `flow_interval`
@@ -10,21 +10,18 @@ import math
 import numpy as np
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
-from ..law.base import IDLE_SECONDS, Law
-from ..law.paper import Paper
-from ..law.pi2 import BUSY_QUEUE, Pi2
-from .acks import queue_rates
+from ..law import LAWS
+from ..law.base import IDLE_SECONDS
+from ..law.pi2 import BUSY_QUEUE
 from .capacity import Capacity
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
 from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from .queue_meters import queue_rates
 
-LAWS: dict[str, Law] = {law.name: law for law in (Paper(), Pi2())}
-"""By the names that the configuration has."""
-
-LEAST_SHARED = 0.01
-"""Of the capacity: what is shared in any case, however much group traffic there is."""
+MIN_SHARED = 0.01
+"""Part of the capacity that is shared in any case, however much group traffic there is."""
 
 NOBODY = np.zeros(0, np.int64)
 
@@ -36,7 +33,7 @@ VOLUMES = ("arrived", "sent", "filtered")
 
 
 class Volumes:
-    """What a port counted since the pipeline was pushed: a place for each class; group traffic has one place in all."""
+    """Counters of a port since the pipeline was pushed: a place for each class; group traffic has one place in all."""
 
     def __init__(self) -> None:
         self.arrived_packets, self.sent_packets, self.filtered_packets = ([0] * CLASSES for _ in VOLUMES)
@@ -48,12 +45,12 @@ class Volumes:
         packet has entered this one's queue."""
 
     def drop(self, class_id: int) -> None:
-        """Nothing is known of this class any more."""
+        """Forget the counters of this class."""
         self.arrived_packets[class_id] = self.sent_packets[class_id] = self.filtered_packets[class_id] = 0
         self.arrived_bytes[class_id] = self.sent_bytes[class_id] = self.filtered_bytes[class_id] = 0
 
     def together(self) -> PortCounters:
-        """All classes, and group traffic."""
+        """Return the counters of all classes and group traffic together."""
         sent_bytes = sum(self.sent_bytes) + self.group_sent_bytes[0]
         return PortCounters(
             arrived_packets=sum(self.arrived_packets) + self.others_packets,
@@ -65,8 +62,10 @@ class Volumes:
 
 
 def slowest_uplink(regulators: "list[PortRegulator]", but: "PortRegulator") -> float:
-    """The capacity that limits the ACKs of what leaves through a station's port; else infinite. A slow station must not
-    lengthen the queue that it shares with faster ones: only uplinks count."""
+    """Return the capacity that limits the ACKs of what leaves through a station's port; else infinite.
+
+    A slow station must not lengthen the queue that it shares with faster ones: only uplinks count.
+    """
     if but.port.role != "station":
         return math.inf
     uplinks = [other.capacity for other in regulators if other.port.role == "uplink" and other.capacity]
@@ -105,7 +104,7 @@ class PortRegulator:
         self.capacity = self.link.value
         """C in bytes/s; 0 as long as nothing is known."""
         self.ack_capacity = math.inf
-        """Of the slowest uplink that the ACKs of what leaves here return through."""
+        """Capacity of the slowest uplink that the ACKs of what leaves here return through."""
         self.estimate = QueueEstimate(self.capacity, port.queue_limit)
         self.class_rates = [0.0] * CLASSES
         """Bytes/s that arrive and are not filtered: only those need the link."""
@@ -142,23 +141,23 @@ class PortRegulator:
         return self.target / self.capacity if self.capacity else 0.0
 
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
-        """Go on from the feedback that the switch has, where an earlier loop left off."""
+        """Resume from the feedback that the switch has of an earlier loop."""
         self.estimate.start_empty()
         self.feedback = feedback
         self.device.resume(feedback)
         self.class_feedback = dict(class_feedback)
 
     def use(self, classes: list[int]) -> None:
-        """These classes are read from now on."""
+        """Read these classes from now on."""
         for class_id in set(range(CLASSES)) - set(classes):
-            # What it counted last would look like a queue for ever.
+            # Its last counters would look like a queue for ever.
             self.volumes.drop(class_id)
         if not set(self.classes) <= set(classes):
             self.estimate.start_empty()
         self.classes = classes
 
     def configure(self, config: AccessPointConfig) -> None:
-        """Parameters have changed."""
+        """Apply changed parameters."""
         self.config = config
         if self.law.name != config.ncr.law:
             self.law = LAWS[config.ncr.law]
@@ -173,7 +172,7 @@ class PortRegulator:
         self.target = queue_target(self.capacity, self.config.ncr, self.ack_capacity)
 
     def update(self, now: float) -> Numbers:
-        """Compute; returns the indices of the flows whose feedback was looked at."""
+        """Compute the feedback; return the indices of the flows whose terms were updated."""
         counters = self.volumes.together()
         estimate, link = self.estimate, self.link
         estimate.update(counters, now)
@@ -213,7 +212,7 @@ class PortRegulator:
             elapsed = elapsed if math.isfinite(elapsed) else 0.0
             elastic = self._flows.elastic(active, self.config.features.sparse)
             self._group.update(float(self.volumes.others_bytes), now, ncr.smoothing_ms / 1000)
-            self._shared = max(self.capacity - self._group.value, self.capacity * LEAST_SHARED)
+            self._shared = max(self.capacity - self._group.value, self.capacity * MIN_SHARED)
             self._share_among_classes(now, elapsed, fullness, active, elastic)
             self._share_among_flows(now, elapsed, fullness, active, elastic)
             self._flows.stop(gone)
@@ -223,9 +222,11 @@ class PortRegulator:
         return looked_at
 
     def queue_rates(self) -> dict[int, float]:
-        """What each priority queue may take, in bytes/s. A flow that goes ahead within its fair share has a meter of
-        its own, and brings what that lets through: together they are fair shares of the port, which are never more
-        than it carries. The queue's own share is for those whose demand nobody has computed."""
+        """Return the rate of each priority queue, in bytes/s.
+
+        A flow that goes ahead within its fair share has a meter of its own, whose rate is added to the queue's: these
+        are fair shares of the port, together never more than it carries. The queue's own share is for flows whose
+        demand is not computed yet."""
         rates = queue_rates(self.config.queue_shares, self.capacity)
         rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
         return rates
@@ -257,7 +258,7 @@ class PortRegulator:
             limit=ncr.class_limit,
             fullness=fullness,
         )
-        # Who is missing has gone idle and starts anew.
+        # A class that is missing has gone idle and restarts.
         self.class_desired, self.class_feedback = [0.0] * CLASSES, dict(zip(at, feedback, strict=True))
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted
@@ -298,7 +299,7 @@ class PortRegulator:
         feedback, desired = np.array(terms), np.array(volumes)
         table.feedback[flows] = feedback
         if flows.size:
-            # What the largest gets, by weight: who is far below that is no reason for the queue.
+            # The largest share by weight: a flow far below it is not the cause of the queue.
             level, part = float((desired / weights).max()), self.config.sparse.fair_share
             fair = part * level * weights if part else None
             table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)
@@ -306,6 +307,6 @@ class PortRegulator:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
                 table.thin(flows, fair, np.array(of_class_too))
-        table.hold(flows)
-        self.fair_sparse = table.brought(flows)
+        table.apply_limits(flows)
+        self.fair_sparse = table.fair_sparse_rate(flows)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

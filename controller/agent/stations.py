@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which MAC address is behind which port, VLAN by VLAN: learned from source digests, aged by `learn`'s idle timeout.
+"""MAC addresses by port, VLAN by VLAN: learned from source digests, aged by the idle timeout of `learn`.
 
 A known address has an entry in `learn` (no further digest) and one in `forward` (no flooding). An address that shows up
 behind another port has moved (IEEE 802.1Q, 8.7): the new entries replace the old ones in one write. Flows need no
-hand: those between other ports are other flows, and those of before go idle. Three kinds do not move:
+change: those between other ports are other flows, and the former ones go idle. Three kinds do not move:
 
   - a locked address is never behind another port;
   - an address that is known behind the uplink does not move to a station's port while its entries live; where stations
@@ -14,9 +14,8 @@ hand: those between other ports are other flows, and those of before go idle. Th
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import finsy as fy
 from finsy.proto import p4r
@@ -26,51 +25,16 @@ from .connection import Connection
 from .contests import MAX_PATIENCE, Contests
 from .program import Program, digest_members, table_entry
 from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, UPLINK, Refusals
+from .station import Station, format_mac, station_number
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
 
 LOST_SECONDS = 1.0
-"""As of flows."""
+"""As `flows.LOST_SECONDS`."""
 
 MOVES_SECONDS = MAX_PATIENCE
-"""In which moves are counted: M of RFC 7432, section 15.1."""
-
-
-def written(mac: int) -> str:
-    """A MAC address as people write it."""
-    return ":".join(f"{byte:02x}" for byte in mac.to_bytes(6))
-
-
-@dataclass(slots=True)
-class Station:
-    """A MAC address behind a port; servers behind the uplink are learned the same way."""
-
-    mac: int
-    outer_vid: int
-    inner_vid: int
-    port: int
-    since: float
-    """Seconds since the epoch."""
-    moves: int = 0
-    moved: deque[float] = field(default_factory=deque)
-    """When it did lately, by the event loop's clock, between ports of one role."""
-    origin: int = 0
-    """The port where it was before the moves in `moved` began."""
-    confirmed: float = 0.0
-    """When the switch last had its entries, by the same clock."""
-    blocked: bool = False
-    """Whether its entry drops what is sent to it."""
-
-    @property
-    def address(self) -> str:
-        """The MAC address as people write it."""
-        return written(self.mac)
-
-
-def number(mac: int, outer_vid: int, inner_vid: int) -> int:
-    """An address in its VLAN; these numbers are in the order of addresses."""
-    return mac << 24 | outer_vid << 12 | inner_vid
+"""Seconds in which moves are counted: M of RFC 7432, section 15.1."""
 
 
 class Stations:
@@ -91,14 +55,14 @@ class Stations:
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
-        """The pipeline was pushed anew: nobody is known."""
+        """Forget all stations: the pipeline was pushed again."""
         self.by_number.clear()
         self.at.clear()
         self._by_port.clear()
         self.contests.clear()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
-        """Go on with the entries of `learn` and `forward` that the switch has; returns what has to be mended there."""
+        """Resume from the entries of `learn` and `forward` that the switch has; return the updates that fix them."""
         learned: dict[tuple[int, int, int, int], p4r.TableEntry] = {}
         forwards: dict[tuple[int, int, int], p4r.TableEntry] = {}
         for entry in entries:
@@ -119,7 +83,7 @@ class Stations:
                 continue
             del forwards[mac, outer_vid, inner_vid]
             station = Station(mac, outer_vid, inner_vid, port, time.time(), blocked=goes_to != port)
-            self.by_number[number(mac, outer_vid, inner_vid)] = station
+            self.by_number[station_number(mac, outer_vid, inner_vid)] = station
             self._arrive(station)
             if entry.idle_timeout_ns != idle:
                 entry.idle_timeout_ns = idle
@@ -133,9 +97,9 @@ class Stations:
             await self._learn(connection, mac, (outer_vid, inner_vid), port)
 
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
-        now, place = asyncio.get_running_loop().time(), number(mac, *vlan)
+        now, place = asyncio.get_running_loop().time(), station_number(mac, *vlan)
         known = self.by_number.get(place)
-        # The switch reports what it has no entry for: this one is lost, unless it came while that was on its way.
+        # The switch reports addresses without an entry: it is lost, unless the digest was sent before it was written.
         if known is not None and known.port == port and now - known.confirmed <= LOST_SECONDS:
             return
         contested = self.contests.contested(place, now) if known is None else None
@@ -159,7 +123,7 @@ class Stations:
         if refused:
             self.refused.add(SWITCH, "the switch refuses a station: %s", next(iter(refused.values())))
             if known is not None:
-                # Nothing says any more where it is: what goes there is flooded, and it is learned when there is room.
+                # Its port is unknown now: packets to it are flooded, and it is learned when there is room.
                 self._forget(known)
                 await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
             return
@@ -176,7 +140,7 @@ class Stations:
         known.confirmed, known.blocked = now, blocked
 
     def _forget(self, known: Station) -> None:
-        del self.by_number[number(known.mac, known.outer_vid, known.inner_vid)]
+        del self.by_number[station_number(known.mac, known.outer_vid, known.inner_vid)]
         self._leave(known)
 
     def _arrive(self, station: Station) -> None:
@@ -198,8 +162,7 @@ class Stations:
         return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
 
     async def sync(self, connection: Connection) -> None:
-        """Bring what is known to what is said of it now: who is locked elsewhere is forgotten, what is sent to who is
-        blocked is dropped."""
+        """Apply settings: forget a station that is locked to another port, drop what is sent to a blocked one."""
         for known in [*self.by_number.values()]:
             where = known.mac, known.outer_vid, known.inner_vid
             if self._locked(known.mac) not in (None, known.port):
@@ -219,7 +182,7 @@ class Stations:
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
         mac, port, outer_vid, inner_vid = (int.from_bytes(match[field]) for field in range(1, 5))
-        known = self.by_number.get(number(mac, outer_vid, inner_vid))
+        known = self.by_number.get(station_number(mac, outer_vid, inner_vid))
         if known is None or known.port != port:
             return
         self._forget(known)
@@ -236,7 +199,7 @@ class Stations:
             if locked == port:
                 return port
             self.refused.add(
-                LOCKED, "station %s is locked to port %d, not learned behind %d", written(mac), locked, port
+                LOCKED, "station %s is locked to port %d, not learned behind %d", format_mac(mac), locked, port
             )
             return None
         if known is not None and self._is_uplink(known.port) == self._is_uplink(port):
@@ -245,7 +208,7 @@ class Stations:
                 self.refused.add(MOVES, text, known.address, known.origin)
                 return known.origin if known.origin != known.port else None
         elif known is not None and not self._is_uplink(port) and (known.blocked or not self._roams(port)):
-            # Nobody loses anything by a blocked station's staying where it was.
+            # A blocked station can stay where it was without harm.
             self._refuse_claim(known, port)
             return None
         if self._by_port[port] >= limits.stations_per_port:
@@ -266,7 +229,7 @@ class Stations:
         station = known or contested
         if station is None:
             return True
-        place = number(station.mac, station.outer_vid, station.inner_vid)
+        place = station_number(station.mac, station.outer_vid, station.inner_vid)
         if self._is_uplink(goal):
             if contested is not None:
                 self.refused.add(UPLINK, "station %s speaks behind the uplink: a claim to it failed", contested.address)
@@ -304,7 +267,7 @@ class Stations:
     def _note_move(self, known: Station, port: int, now: float) -> None:
         """Count a move that was followed; the way back after too many is none of them."""
         if self._is_uplink(known.port) != self._is_uplink(port):
-            # Bounded otherwise: a station takes nothing from the uplink but in a contest.
+            # Bounded otherwise: a station takes an address from the uplink only in a contest.
             known.moved.clear()
         elif len(known.moved) < self._config.limits.moves:
             if not known.moved:
@@ -312,17 +275,17 @@ class Stations:
             known.moved.append(now)
 
     def _locked(self, mac: int) -> int | None:
-        """The port that the address is locked to."""
-        station = self._config.stations.get(written(mac))
+        """Return the port that the address is locked to."""
+        station = self._config.stations.get(format_mac(mac))
         return station.locked_port if station else None
 
     def _blocked(self, mac: int) -> bool:
-        station = self._config.stations.get(written(mac))
+        station = self._config.stations.get(format_mac(mac))
         return station is not None and station.blocked
 
     @staticmethod
     def _moves(known: Station, now: float) -> int:
-        """How often it did lately."""
+        """Return the number of recent moves."""
         before = now - MOVES_SECONDS
         while known.moved and known.moved[0] < before:
             known.moved.popleft()
@@ -333,7 +296,7 @@ class Stations:
 
 
 def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None) -> fy.P4TableEntry:
-    """An entry of `learn`, or with no action its key."""
+    """Return an entry of `learn`, or with no action its key."""
     match: dict[str, object] = {
         "src_addr": mac,
         "ingress_port": port,
@@ -346,13 +309,13 @@ def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str
 def forward_entry(
     mac: int, outer_vid: int, inner_vid: int, action: str | None = None, **params: int
 ) -> fy.P4TableEntry:
-    """An entry of `forward`, or with no action its key."""
+    """Return an entry of `forward`, or with no action its key."""
     match: dict[str, object] = {"dst_addr": mac, "outer_vid": outer_vid, "inner_vid": inner_vid}
     return table_entry("forward", match, action, **params)
 
 
 def egress_port(forward: p4r.TableEntry) -> int:
-    """Where an entry of `forward` sends packets."""
+    """Return the port that an entry of `forward` sends packets to."""
     return int.from_bytes(forward.action.action.params[0].value)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log of what the loop saw and did, every 100 ms one line of CSV per port, for plots."""
+"""A log of the loop, every 100 ms one line of CSV per port, for plots."""
 
 import asyncio
 import csv
@@ -60,7 +60,7 @@ class Stats:
             self._file.close()
 
     def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
-        """One line; `now` in seconds since the epoch."""
+        """Return one line of the log; `now` in seconds since the epoch."""
         volumes = state.volumes
         totals = (
             volumes.arrived_bytes[CLASS_DOWNLINK],

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where targets differ for the controller: the adapter, and the only place that knows.
+"""Targets of the controller: the only module that knows their differences.
 
 Every architecture's build of the program has the same tables, actions, counters, meters and digests by alias, with the
-same fields; what differs is here: which numbers are ports, what the device config is, how the gate and the ACK filter
-are asked for. The P4Info says for which architecture it was made.
+same fields; the differences are here: port numbers, device config, and the entries of the gate and the ACK filter. The
+P4Info has the architecture that it was made for.
 """
 
 from collections.abc import Iterable
@@ -28,29 +28,29 @@ class Target:
     ports = "1 to 509"
 
     def is_port(self, number: int) -> bool:
-        """Whether a port of the access point can have this number."""
+        """Return True when a port of the access point can have this number."""
         return 0 < number < self.cpu_port
 
     def takes(self, device_config: bytes) -> bool:
-        """Whether this is a program for this target: BMv2's JSON."""
+        """Return True for a program of this target: BMv2's JSON."""
         return is_bmv2_json(device_config)
 
     def gate(self, port: int, capacity_bps: int, buffer: int, batch: int) -> list[fy.P4TableEntry | fy.P4MeterEntry]:
-        """What gives a port its gate; buffer and batch in packets."""
+        """Return the entities of a port's gate; buffer and batch in packets."""
         del capacity_bps
         return [_gate_entry(port, fy.Action("batch_gate", buffer=buffer, batch=batch))]
 
     def cpu_session(self) -> fy.P4CloneSessionEntry:
-        """Copies for the controller."""
+        """Return the clone session of copies for the controller."""
         return fy.P4CloneSessionEntry(CPU_CLONE_SESSION, replicas=[self.cpu_port])
 
     def ack_sessions(self, ports: Iterable[int]) -> list[fy.P4CloneSessionEntry]:
-        """What the ACK filter of these ports needs: nothing, ingress and egress share a register."""
+        """Return the clone sessions of these ports' ACK filter: none, ingress and egress share a register."""
         del ports
         return []
 
     def check(self, config: AccessPointConfig) -> None:
-        """Raises `ConfigError` for ports that the target does not have."""
+        """Check ports and stations; raises `ConfigError` for those that the target does not support."""
         for port in config.ports:
             if not self.is_port(port.port):
                 raise ConfigError(f"{config.name}: port {port.port} is none of {self.title}, which has {self.ports}")
@@ -71,13 +71,13 @@ class Tofino(Target):
     PIPE_PORTS = 128
     FRONT_PORTS = 64
     RECIRCULATION_PORT = 68
-    """Of each pipe; the ACK filter's copies are queued for it, and end before it."""
+    """Port of each pipe; the ACK filter's copies are queued for it, and end before it."""
     ACK_SESSION = 32
     """`ACK_SESSION ++ pipe` of the program."""
     ACK_COPY_BYTES = 64
     TICK_SECONDS = 256e-9
     """The program's clock: nanoseconds without their last eight bits."""
-    LONGEST_WINDOW = 2**30
+    MAX_WINDOW = 2**30
     """Ticks; the clock wraps at 2**32, and differences are signed."""
 
     def is_port(self, number: int) -> bool:
@@ -87,11 +87,11 @@ class Tofino(Target):
         return not is_bmv2_json(device_config)
 
     def gate(self, port: int, capacity_bps: int, buffer: int, batch: int) -> list[fy.P4TableEntry | fy.P4MeterEntry]:
-        """A virtual queue of `buffer` full frames, and the time that the link needs for a batch of them."""
+        """Return a virtual queue of `buffer` full frames, and the time that the link needs for a batch of them."""
         rate = capacity_bps // 8
         burst = buffer * FULL_FRAME
         window = round(batch * FULL_FRAME / rate / self.TICK_SECONDS)
-        action = fy.Action("batch_window", batch=batch, window=min(max(1, window), self.LONGEST_WINDOW))
+        action = fy.Action("batch_window", batch=batch, window=min(max(1, window), self.MAX_WINDOW))
         meter = fy.P4MeterConfig(cir=rate, cburst=burst, pir=rate, pburst=burst)
         return [fy.P4MeterEntry("virtual_queue", index=port, config=meter), _gate_entry(port, action)]
 
@@ -106,7 +106,7 @@ class Tofino(Target):
                 )
 
     def ack_sessions(self, ports: Iterable[int]) -> list[fy.P4CloneSessionEntry]:
-        """One for each pipe: how ingress tells egress the newest ACK numbers."""
+        """Return a session for each pipe, by which ingress sends egress the newest ACK numbers."""
         pipes = sorted({port // self.PIPE_PORTS for port in ports})
         return [
             fy.P4CloneSessionEntry(
@@ -126,12 +126,12 @@ TARGETS = {target.arch: target for target in (Target(), Tofino())}
 
 
 def is_bmv2_json(device_config: bytes) -> bool:
-    """Whether this is what p4c emits for BMv2."""
+    """Return True for the JSON that p4c emits for BMv2."""
     return device_config.lstrip()[:1] == b"{"
 
 
 def find(arch: str, p4info: Path, device_config: Path) -> Target:
-    """The target that a P4Info was made for; raises `ConfigError` when the device config is another's."""
+    """Return the target that a P4Info was made for; raises `ConfigError` when the device config is another's."""
     target = TARGETS.get(arch)
     if target is None:
         known = " and ".join(f"`{name}`" for name in TARGETS)

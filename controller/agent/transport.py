@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How P4Runtime reaches a switch: requests and answers as serialised protobuf messages, over gRPC or whatever else can
-carry them, such as a switch in the same process.
+"""Transports of P4Runtime to a switch: requests and answers as serialised protobuf messages, over gRPC or anything
+else that carries them, such as a switch in the same process.
 
 Sections are those of the P4Runtime specification.
 """
@@ -18,10 +18,10 @@ from google.protobuf.message import DecodeError
 from ..config import P4RuntimeTls
 
 ANSWER_SECONDS = 10.0
-"""How long a call may take for which nothing else is said."""
+"""Default timeout of a call, in seconds."""
 
-MOST_BYTES = 2**26
-"""Of all messages of one answer. 65536 flows with meters are a fifth of it."""
+MAX_ANSWER_BYTES = 2**26
+"""Bytes of all messages of one answer. 65536 flows with meters are a fifth of it."""
 
 SERVICE = "/p4.v1.P4Runtime/"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
@@ -38,17 +38,17 @@ class RpcError(Exception):
         self.code: int = status.code
         self.message = " ".join(status.message.split())
         self.parts: dict[int, p4r.Error] = {}
-        """Of the updates that were refused, by their number in the request."""
+        """Errors of the updates that were refused, by their number in the request."""
         for number, detail in enumerate(status.details):
             part = p4r.Error()
-            # A switch may say anything here; what is no Error of P4Runtime says nothing of an update.
+            # A switch may send anything here; only an Error of P4Runtime is about an update.
             with contextlib.suppress(DecodeError):
                 if detail.Unpack(part) and part.canonical_code != rpc_code.OK:
                     self.parts[number] = part
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        """One line: the code by its name, what the server said, and of what it refused the first ones."""
+        """Return one line: the code by its name, the server's message, and the first refused updates."""
         said = [
             self.message,
             *(
@@ -60,12 +60,12 @@ class RpcError(Exception):
 
     @property
     def codes(self) -> set[int]:
-        """Why: the codes of the updates that were refused, or else that of the call."""
+        """Codes of the updates that were refused, or else the code of the call."""
         return {part.canonical_code for part in self.parts.values()} or {self.code}
 
 
 def code_name(code: int) -> str:
-    """A code of gRPC by its name; a server may send numbers that have none."""
+    """Return a code of gRPC by its name; a server may send numbers that have none."""
     return rpc_code.Code.Name(code) if code in rpc_code.Code.values() else f"code {code}"
 
 
@@ -73,20 +73,20 @@ class Stream(Protocol):
     """The StreamChannel of one session (chapter 16): a client is there as long as it is open."""
 
     def send(self, message: bytes) -> None:
-        """Send a StreamMessageRequest; one that cannot be sent any more is lost, of which `receive` tells."""
+        """Send a StreamMessageRequest; one that cannot be sent any more is lost, and `receive` raises `RpcError`."""
 
     async def receive(self) -> bytes:
-        """The next StreamMessageResponse; raises `RpcError` when there will be none."""
+        """Return the next StreamMessageResponse; raises `RpcError` when there will be none."""
 
     def close(self) -> None:
         """End the session."""
 
 
 class Transport(Protocol):
-    """A P4Runtime server, and the way to it."""
+    """A connection to a P4Runtime server."""
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
-        """One call.
+        """Make a call.
 
         Args:
             method: `Write`, `Read`, `SetForwardingPipelineConfig`, `GetForwardingPipelineConfig` or `Capabilities`.
@@ -118,7 +118,7 @@ class GrpcTransport:
     def __init__(self, address: str, tls: P4RuntimeTls | None = None) -> None:
         # A connection of its own, never one that another session of this process was about to give up.
         options: list[tuple[str, int | str]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-        # What a Write was refused for, update by update, comes in its trailers.
+        # The errors of a Write, update by update, come in its trailers.
         options.append(("grpc.max_metadata_size", 2**16))
         if tls is None:
             self._channel = grpc.aio.insecure_channel(address, options)
@@ -142,7 +142,7 @@ class GrpcTransport:
             async for part in self._read(request, timeout=timeout):
                 parts.append(part)
                 size += len(part)
-                if size > MOST_BYTES:
+                if size > MAX_ANSWER_BYTES:
                     raise RpcError(rpc_status.Status(code=rpc_code.RESOURCE_EXHAUSTED, message="endless answer"))
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
@@ -188,10 +188,10 @@ class GrpcStream:
 
 
 def refusal(error: grpc.aio.AioRpcError | asyncio.CancelledError) -> BaseException:
-    """What gRPC says of a call that failed; the trailers say more ("grpc-status-details-bin")."""
+    """Return the error of a failed gRPC call; its trailers have the details ("grpc-status-details-bin")."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
-        # What the server cancelled, or the end of the connection, looks as if somebody here had.
+        # A cancellation by the server, or the end of the connection, looks like one of this process.
         if task is None or task.cancelling():
             return error
         return RpcError(rpc_status.Status(code=rpc_code.CANCELLED, message="the call was cancelled"))

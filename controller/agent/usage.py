@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose flow is whose: what each station sends and gets, and what was set for it.
+"""Flows by station: the usage of each station, and the settings that apply to its flows.
 
-A flow is told by its addresses of IP, a station by its MAC address. Which of them belong together is heard: the table
-`punt` has the switch copy ARP and the multicast of neighbour discovery to the controller, as an address of IP is looked
-for (RFC 826, RFC 4861). Where a port has one station only, in a VLAN, what comes from there is that station's anyway.
-What is neither heard nor told by its port is nobody's, and no setting applies to it.
+A flow is identified by its IP addresses, a station by its MAC address. They are matched by ARP and the multicast of
+neighbour discovery (RFC 826, RFC 4861), which the table `punt` has the switch copy to the controller. If a port has
+one station only, in a VLAN, everything from there is that station's anyway. A flow that neither assigns to a station
+has none, and no setting applies to it.
 
-Counted is what arrives of a station's known flows, before anything is dropped.
+Usage counts what arrives of a station's known flows, before anything is dropped.
 """
 
 import asyncio
@@ -21,12 +21,13 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig, Station
 from ..observation import UsageObservation
 from .connection import Connection
+from .flow import Flow
 from .flow_table import NOBODYS, SLOTS, FlowTable
-from .flows import Flow
 from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS
-from .stations import Stations, number, written
+from .station import format_mac, station_number
+from .stations import Stations
 
 LOG = logging.getLogger(__name__)
 
@@ -34,24 +35,24 @@ ETHERTYPE_ARP, ETHERTYPE_IPV6 = 0x0806, 0x86DD
 TAGS = (0x8100, 0x88A8)
 BROADCAST = (1 << 48) - 1
 SOLICITED, SOLICITED_MASK = 0x3333_FF00_0000, 0xFFFF_FF00_0000
-"""Where neighbours are looked for (RFC 4291, 2.7.1; RFC 2464, 7)."""
+"""Destination of neighbour solicitations (RFC 4291, 2.7.1; RFC 2464, 7)."""
 PUNTED: tuple[dict[str, object], ...] = (
     {"ether_type": ETHERTYPE_ARP},
     {"ether_type": TAGS[0], "dst_addr": BROADCAST},
     {"ether_type": TAGS[1], "dst_addr": BROADCAST},
     {"dst_addr": f"{SOLICITED:#x}/&{SOLICITED_MASK:#x}"},
 )
-"""What is copied to the controller."""
+"""Matches of the packets that are copied to the controller."""
 
-MOST_HEARD = 100
-"""Packets in a second; a storm of more stays outside for a while."""
+MAX_PACKETS_PER_SECOND = 100
+"""Copied packets in a second; a storm of more is ignored for a while."""
 STORM_SECONDS = 10.0
-MOST_BINDINGS = 16_384
+MAX_BINDINGS = 16_384
 MAX_PROBES = 8
 """Addresses of IP that are asked for when one MAC address is contested."""
 PIECE = 250
 SETTLE_SECONDS = 0.2
-"""What changes all flows is done once for what comes together."""
+"""Seconds to wait for further changes, so that all flows are resolved once for changes that come together."""
 INGRESS_PORT = 1
 """The field of `packet_in`."""
 
@@ -67,7 +68,7 @@ class Usage:
         self._flows: dict[int, Flow] = {}
         self.table = flows
         self._heard: dict[tuple[Place, bytes], int] = {}
-        """Whose address of IP it is: a MAC address."""
+        """MAC address of each IP address, at its port and VLAN."""
         self._slots: dict[int, int] = {}
         self._free = list(range(SLOTS - 1, 0, -1))
         self._settings: dict[int, Station] = {}
@@ -78,12 +79,12 @@ class Usage:
         self.configure()
 
     def forget(self) -> None:
-        """A session begins: no flow is known."""
+        """Forget all flows, at the beginning of a session."""
         self._flows.clear()
         self._heard.clear()
 
     def configure(self) -> None:
-        """Settings have changed."""
+        """Apply changed settings."""
         settings = {int(address.replace(":", ""), 16): station for address, station in self._config.stations.items()}
         for mac in {*self._settings, *settings}:
             slot, station = self._slot(mac), settings.get(mac, Station())
@@ -92,12 +93,12 @@ class Usage:
         self.changed.set()
 
     def use(self, table: FlowTable) -> None:
-        """The loop begins anew, with a table of its own."""
-        table.go_on_from(self.table)
+        """Use the new table of the loop, which has restarted."""
+        table.take_over(self.table)
         self.table = table
 
     def _slot(self, mac: int) -> int:
-        """The place of a station in the table; with none left nobody's."""
+        """Return the place of a station in the table; `NOBODYS` when none is left."""
         if mac not in self._slots:
             if not self._free:
                 self._tidy()
@@ -107,21 +108,21 @@ class Usage:
         return self._slots[mac]
 
     def _tidy(self) -> None:
-        """Who is neither known nor set anything for makes room."""
+        """Free the places of stations that are not known and have no settings."""
         known = {station.mac for station in self._stations.by_number.values()} | self._settings.keys()
         gone = [self._slots.pop(mac) for mac in [*self._slots] if mac not in known]
         self.table.clear(np.array(gone, np.int64))
         self._free += gone
 
     def add(self, flow: Flow) -> None:
-        """A flow is regulated from now on."""
+        """Add a flow that is regulated from now on."""
         self._flows[flow.index] = flow
         self._resolve(flow)
 
     def remove(self, index: int) -> None:
-        """It is no more."""
+        """Remove a flow that has ended."""
         self._flows.pop(index, None)
-        self.table.belongs(index, NOBODYS, NOBODYS, 0, 1.0)
+        self.table.assign_stations(index, NOBODYS, NOBODYS, 0, 1.0)
 
     def _resolve(self, flow: Flow) -> None:
         key = flow.key
@@ -130,11 +131,11 @@ class Usage:
         receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
         mac = receiver if flow.direction == "downlink" else sender
         said = None if mac is None else self._settings.get(mac)
-        # Shares are by addresses of IP, as ever, but for who has a weight: that is one for all addresses together.
+        # Shares are by IP address, except for a station with settings: its weight is for all its addresses together.
         station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
         weight = 1.0 if said is None else said.weight
         slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
-        self.table.belongs(flow.index, slots[0], slots[1], station, weight)
+        self.table.assign_stations(flow.index, slots[0], slots[1], station, weight)
 
     def _whose(self, place: Place, address: bytes) -> int | None:
         port = self._config.port(place[0])
@@ -143,14 +144,14 @@ class Usage:
             return None
         mac = self._heard.get((place, address))
         if mac is not None:
-            known = self._stations.by_number.get(number(mac, *place[1:]))
+            known = self._stations.by_number.get(station_number(mac, *place[1:]))
             if known is not None and known.port == place[0]:
                 return mac
         there = self._stations.at.get(place, ())
         return next(iter(there)) if len(there) == 1 else None
 
     async def run(self, connection: Connection) -> None:
-        """Look at all flows again, a piece at a time, when something changed that says whose they are; for ever."""
+        """Resolve all flows again, a piece at a time, when their stations may have changed; for ever."""
         await self._listen(connection, True)
         while True:
             await self.changed.wait()
@@ -162,7 +163,7 @@ class Usage:
                 if start % PIECE == PIECE - 1:
                     await asyncio.sleep(0)
             if self._deaf:
-                # Whoever sends so much is not listened to.
+                # Ignore the storm for a while.
                 await self._listen(connection, False)
                 await asyncio.sleep(STORM_SECONDS)
                 self._deaf = False
@@ -185,24 +186,24 @@ class Usage:
             await connection.write_existing(updates)
 
     def hear(self, connection: Connection, packet: p4r.PacketIn, now: float) -> None:
-        """A packet that was copied to the controller; `now` by the event loop's clock."""
+        """Handle a packet that was copied to the controller; `now` by the event loop's clock."""
         if now - self._second >= 1:
             self._second, self._in_second = now, 0
         self._in_second += 1
-        if self._in_second > MOST_HEARD:
-            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MOST_HEARD)
+        if self._in_second > MAX_PACKETS_PER_SECOND:
+            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MAX_PACKETS_PER_SECOND)
             self._deaf = True
             self.changed.set()
             return
         ports = [int.from_bytes(field.value) for field in packet.metadata if field.metadata_id == INGRESS_PORT]
-        told = tells(packet.payload)
+        told = address_binding(packet.payload)
         if told is None or not ports or self._config.port(ports[0]) is None:
             return
         mac, vlan, address = told
         key = (ports[0], *vlan), address
         if self._heard.get(key) == mac:
             return
-        if len(self._heard) >= MOST_BINDINGS and key not in self._heard:
+        if len(self._heard) >= MAX_BINDINGS and key not in self._heard:
             del self._heard[next(iter(self._heard))]
         self._heard[key] = mac
         self.changed.set()
@@ -215,27 +216,27 @@ class Usage:
             connection.send_packet(place[0], probe(address, source, *place[1:]))
 
     def of(self, *macs: int) -> list[UsageObservation]:
-        """What stations used since they were first heard, and do now."""
+        """Return the usage of stations since they were first heard, and their current rates."""
         rates = self.table.station_rates()
         return [self.table.usage(self._slots.get(mac, NOBODYS), rates) for mac in macs]
 
     def all(self) -> dict[str, UsageObservation]:
-        """That of each station which has flows, or had some lately, by its address."""
-        return dict(zip(map(written, self._slots), self.of(*self._slots), strict=True))
+        """Return the usage of each station that has flows, or had some recently, by its address."""
+        return dict(zip(map(format_mac, self._slots), self.of(*self._slots), strict=True))
 
     def named(self, most: int) -> list[dict[str, Any]]:
-        """Those that something is said of, so many at most."""
+        """Return the usage of stations with settings, at most `most` of them."""
         told = [*self._settings.items()][:most]
         used = self.of(*(mac for mac, _ in told)) if told else []
         return [
-            {"address": written(mac), "name": station.name or "", **each}
+            {"address": format_mac(mac), "name": station.name or "", **each}
             for (mac, station), each in zip(told, used, strict=True)
         ]
 
 
-def tells(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
-    """Which MAC address has which address of IP in which VLAN, as ARP and neighbour solicitations say; None for what
-    says nothing of the kind."""
+def address_binding(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
+    """Return the MAC address, VLAN and IP address of the sender of ARP or a neighbour solicitation; None for any other
+    frame."""
     mac, at, vids = frame[6:12], 12, list[int]()
     while len(vids) < 2 and int.from_bytes(frame[at : at + 2]) in TAGS:
         vids.append(int.from_bytes(frame[at + 2 : at + 4]) & 0xFFF)

@@ -22,7 +22,7 @@ from . import declared, tables
 from . import doctor as diagnosis
 from . import fleet as fleets
 from . import install as machine
-from .settings import Place, UsageError, find, keep
+from .settings import ControllerAccess, UsageError, find, keep
 
 application = typer.Typer(
     help="See and change what the controller of access points does.",
@@ -98,7 +98,7 @@ def options(
     url: Annotated[str | None, typer.Option(help="The controller; also APCTL_URL.")] = None,
     ca: Annotated[str | None, typer.Option(help="Whom its certificate must come from, PEM; also APCTL_CA.")] = None,
 ) -> None:
-    """See and change what the controller of access points does."""
+    """See and change access points through their controller."""
     context.obj = {"url": url, "ca": ca}
 
 
@@ -117,15 +117,15 @@ def login(
         token = (token_file.read_text() if token_file else sys.stdin.read()).strip()
     except OSError as error:
         raise UsageError(f"{token_file}: {(error.strerror or str(error)).lower()}") from None
-    place = Place(url, token, find(url, token, context.obj["ca"]).ca)
-    with place.client() as client:
+    access = ControllerAccess(url, token, find(url, token, context.obj["ca"]).ca)
+    with access.client() as client:
         who = client.who_am_i()
-    print(f"{who['name']}, {who['role']}, until {tables.until(who['expires'])}: kept in {keep(place)}")
+    print(f"{who['name']}, {who['role']}, until {tables.until(who['expires'])}: kept in {keep(access)}")
 
 
 @application.command()
 def whoami(context: typer.Context, as_json: AsJson = False) -> None:
-    """Whose token it is."""
+    """Show name, role and expiry of the token."""
     with _client(context) as client:
         _show(client.who_am_i(), as_json)
 
@@ -142,7 +142,7 @@ def get(
     as_json: AsJson = False,
     watch: Watch = False,
 ) -> None:
-    """What there is: `apctl get flows ap1 --active --sort=-rate_bps --watch`"""
+    """List or show objects: `apctl get flows ap1 --active --sort=-rate_bps --watch`"""
     what = SHORT.get(what, what)
     if what not in GETTABLE:
         raise UsageError(f"get {what}: one of {', '.join(GETTABLE)}")
@@ -196,7 +196,7 @@ def events(
     access_point: MaybeAccessPoint = None,
     tick: Annotated[bool, typer.Option("--tick", help="With every tick of the loop, not once a second.")] = False,
 ) -> None:
-    """What happens, as it happens: a line of JSON for each event."""
+    """Print events as they happen, a line of JSON each."""
     with _client(context) as client:
         stream = (
             client.stream_access_point(access_point, every="tick" if tick else "second")
@@ -228,7 +228,7 @@ def set_(
     words: Annotated[list[str], typer.Argument(metavar="[ACCESS_POINT] [FLOW_INDEX] NAME=VALUE...")],
     as_json: AsJson = False,
 ) -> None:
-    """Change it: `apctl set class-weights ap1 downlink=8`, `apctl set ncr ap1 queue_target_ms=default`"""
+    """Change settings: `apctl set class-weights ap1 downlink=8`, `apctl set ncr ap1 queue_target_ms=default`"""
     if what not in SETTABLE:
         raise UsageError(f"set {what}: one of {', '.join(SETTABLE)}")
     places = [word for word in words if "=" not in word]
@@ -267,7 +267,7 @@ def connect(context: typer.Context, access_point: AccessPoint) -> None:
 
 @application.command()
 def disconnect(context: typer.Context, access_point: AccessPoint) -> None:
-    """End the session; the switch goes on forwarding, without feedback."""
+    """End the session; the switch keeps forwarding, without feedback."""
     _enable(context, access_point, False)
 
 
@@ -300,7 +300,7 @@ def _plan(client: Client, file: Path, prune: bool) -> list[declared.Step]:
 
 @application.command()
 def diff(context: typer.Context, file: Declared, prune: Prune = False) -> None:
-    """What `apply` would change; exit code 1 when there is something."""
+    """Show the changes that `apply` would make; exit code 1 when there are any."""
     with _client(context) as client:
         steps = _plan(client, file, prune)
     for step in steps:
@@ -310,7 +310,7 @@ def diff(context: typer.Context, file: Declared, prune: Prune = False) -> None:
 
 @application.command()
 def apply(context: typer.Context, file: Declared, prune: Prune = False, yes: Yes = False) -> None:
-    """Make access points what files say: `apctl apply -f access-points/`. What they leave out is the default."""
+    """Apply access points from files: `apctl apply -f access-points/`. A field that is left out has its default."""
     with _client(context) as client:
         steps = _plan(client, file, prune)
         removed = [step.name for step in steps if step.kind == "remove"]
@@ -326,14 +326,14 @@ def rollback(
     access_point: AccessPoint,
     revision: Annotated[int, typer.Argument(help="As `apctl get revisions` has it.")],
 ) -> None:
-    """Make an access point what it was before: `apctl rollback ap1 17`"""
+    """Restore an earlier configuration: `apctl rollback ap1 17`"""
     with _client(context) as client:
         client.restore_revision(access_point, revision)
     print(f"{access_point} is as of revision {revision}")
 
 
 def _confirm(question: str, yes: bool) -> None:
-    """Go on when it may be done."""
+    """Ask before continuing; abort without consent."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -372,7 +372,7 @@ def delete(
 def adopt(
     context: typer.Context, agent: Annotated[str, typer.Argument(metavar="AGENT")], access_point: AccessPoint
 ) -> None:
-    """Let an agent that announces itself do its work: `apctl get agents` lists them."""
+    """Adopt an agent that announces itself: `apctl get agents` lists them."""
     with _client(context) as client:
         client.adopt_agent(agent, {"access_point": access_point})
     print(f"adopted as {access_point}")
@@ -389,7 +389,7 @@ def create_token(
     role: Annotated[str, typer.Option(help="viewer, operator, admin")] = "viewer",
     days: Annotated[float, typer.Option(help="When it expires; 0 for never.")] = 90,
 ) -> None:
-    """Make a token and print it: it is told this once."""
+    """Create a token and print it: it is shown only once."""
     body: Any = {"name": name, "role": role, "expires_in": days * 86_400 if days else None}
     with _client(context) as client:
         print(client.create_token(body)["token"])
@@ -397,7 +397,7 @@ def create_token(
 
 @token.command("revoke")
 def revoke_token(context: typer.Context, token_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """Let a token, and what was opened with it, open nothing any more."""
+    """Revoke a token, and the sessions that were opened with it."""
     with _client(context) as client:
         client.revoke_token(token_id)
     print(f"{token_id} revoked")
@@ -410,14 +410,14 @@ def doctor(
         list[str] | None, typer.Option(help="A port of this machine's to look at; repeatable.")
     ] = None,
 ) -> None:
-    """What keeps access points from doing their work, each with its mend; exit code 1 when something is bad."""
+    """Check access points and interfaces, and show each problem with its fix; exit code 1 when something is bad."""
     findings = list(fleets.findings())
     try:
         asked = _client(context)
     except UsageError:
         if not findings:
             raise
-        # An agent's machine needs to know of no replica.
+        # An agent's machine needs no access to a replica.
         findings.append(diagnosis.Finding("odd", "no replica was asked", "`apctl login` says where there is one"))
     else:
         with asked as client:
@@ -493,7 +493,7 @@ def init_replica(
 
 
 def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
-    """Write it, unless something is in the way; whether it was started, too."""
+    """Install a plan unless a problem stands in the way; return whether it was started."""
     root = root.resolve()
     here = root == Path("/")
     findings = list(machine.problems(plan, root, here, started and here))
@@ -501,7 +501,7 @@ def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
         print(finding)
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
-    with _told():
+    with _errors_in_one_line():
         for path in machine.install(plan, root, here):
             print(f"wrote {path}")
     if not (started and here):
@@ -512,8 +512,8 @@ def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """What the machine refuses is one line, too."""
+def _errors_in_one_line() -> Iterator[None]:
+    """Report errors of the operating system in one line."""
     try:
         yield
     except OSError as error:
@@ -521,7 +521,7 @@ def _told() -> Iterator[None]:
 
 
 def _await_ready(token_file: Path) -> None:
-    """Until the controller holds its session. Raises UsageError with what is in the way."""
+    """Wait until the controller holds its session. Raises UsageError with the problem."""
     error = "the controller did not start"
     for _ in range(round(READY_WITHIN / POLL)):
         time.sleep(POLL)
@@ -538,25 +538,25 @@ def _await_ready(token_file: Path) -> None:
 
 @application.command()
 def uninstall(root: Annotated[Path, typer.Option(help="Where `init` wrote.")] = Path("/")) -> None:
-    """Take away what `init` made: units, configuration, state; interfaces are again as they were."""
+    """Remove everything that `init` made: units, configuration, state. Interfaces get their former settings back."""
     root = root.resolve()
-    with _told():
+    with _errors_in_one_line():
         for path in machine.remove(root, running=root == Path("/") and Path("/run/systemd/system").exists()):
             print(f"removed {path}")
 
 
 @application.command()
 def completion(shell: Annotated[str, typer.Argument(help="bash, zsh, fish")]) -> None:
-    """The completions of a shell: `source <(apctl completion bash)`"""
+    """Print the completions of a shell: `source <(apctl completion bash)`"""
     if shell not in ("bash", "zsh", "fish"):
         raise UsageError(f"completion {shell}: one of bash, zsh, fish")
     print(completions.get_completion_script(prog_name="apctl", complete_var="_APCTL_COMPLETE", shell=shell))
 
 
 def main() -> int:
-    """Run; what goes wrong is one line."""
+    """Run; an error is one line."""
     if "_APCTL_COMPLETE" in os.environ:
-        # Without its options for completion, typer leaves click's own way in place.
+        # Without its options for completion, typer leaves click's own completion in place.
         completions.completion_init()
     try:
         application(prog_name="apctl")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files say that access points shall be: read, compared with what they are, brought about.
+"""Access points declared in files: read, compared with the controller's, applied.
 
 A file holds one access point, or `{"access_points": [...]}` as the controller's own; a folder all of its `*.json`.
 Before anything is changed the controller checks all of it (`validate`), and each change is made only to what was
@@ -21,7 +21,7 @@ DONE = {"add": "added", "change": "changed", "keep": "unchanged", "remove": "rem
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One access point: what is to be done, and the lines that tell it."""
+    """One access point: the change to make, and its description in lines."""
 
     name: str
     kind: Literal["add", "change", "keep", "remove"]
@@ -31,7 +31,7 @@ class Step:
 
 
 def read(path: Path, stdin: str = "") -> dict[str, Any]:
-    """What a file, every `*.json` of a folder, or with `-` the standard input says, by name; raises `UsageError`."""
+    """Read access points from a file, every `*.json` of a folder, or standard input (`-`); raises `UsageError`."""
     found: dict[str, Any] = {}
     try:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -63,7 +63,7 @@ def _entries(file: Path, text: str) -> list[Any]:
 
 
 def plan(client: Client, wanted: dict[str, Any], prune: bool) -> Iterator[Step]:
-    """What there is to do; the controller has checked it. Raises `ApiError`."""
+    """Return the steps to take; the controller has checked them. Raises `ApiError`."""
     there = {entry["name"] for entry in client.every(client.list_access_points)}
     for name, body in wanted.items():
         before, etag = None, None
@@ -87,7 +87,7 @@ def _difference(name: str, before: Any, after: Any) -> list[str]:
 
 
 def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[str]:
-    """Do it; yields a line for each access point. Raises `ApiError` at the first that the controller refuses."""
+    """Take the steps; yield a line for each access point. Raises `ApiError` at the first that is refused."""
     for step in steps:
         try:
             if step.kind == "add":

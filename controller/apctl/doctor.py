@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps an access point from doing its work: asked of the controller, and of this machine's interfaces.
+"""Diagnosis of access points, by the controller's answers and this machine's interfaces.
 
-A finding is one line: how bad, what, and the mend.
+A finding is one line: level, problem and fix.
 """
 
 import re
@@ -28,18 +28,18 @@ OFFLOADS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """bad: something does not work; odd: it does, and perhaps not as meant."""
+    """A result of a check. bad: something does not work; odd: it works, but perhaps not as intended."""
 
     level: Literal["fine", "odd", "bad"]
     text: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level:<5}{self.text}" + (f"; {self.mend}" if self.mend else "")
+        return f"{self.level:<5}{self.text}" + (f"; {self.fix}" if self.fix else "")
 
 
 def controller(client: Client) -> Iterator[Finding]:
-    """Whether the controller does its work, and each of its access points. Raises ApiError when nobody answers."""
+    """Check the controller and each of its access points. Raises ApiError when nobody answers."""
     client.health()
     try:
         client.ready()
@@ -52,8 +52,8 @@ def controller(client: Client) -> Iterator[Finding]:
         yield Finding("odd", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another")
     for agent in client.every(client.list_agents):
         if agent["access_point"] is None:
-            mend = f"`apctl adopt {agent['id']} {agent['name']}`"
-            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", mend)
+            fix = f"`apctl adopt {agent['id']} {agent['name']}`"
+            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", fix)
     access_points = client.every(client.list_access_points)
     if not access_points:
         yield Finding("bad", "the controller has no access point", "`apctl add -f FILE` adds one")
@@ -70,8 +70,8 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
         yield Finding("fine", f"{name} has another controller, for which this one waits")
         return
     if one["state"] != "ready":
-        mend = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
-        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", mend)
+        fix = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
+        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", fix)
         return
     yield Finding("fine", f"{name} is ready: {one['stations']} stations, {one['flows']} flows")
     if not one["flows_free"]:
@@ -82,8 +82,8 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
             "the machine is too busy for a loop of 10 ms",
         )  # fmt: skip
     if off := [feature for feature in ("ack_priority", "ncr") if not one["features"].get(feature)]:
-        mend = f"`apctl set features {name} {off[0]}=true`"
-        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", mend)
+        fix = f"`apctl set features {name} {off[0]}=true`"
+        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", fix)
     ports = client.get_ports(name)
     roles = {port["role"] for port in ports}
     for role in ("uplink", "station"):
@@ -95,7 +95,7 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
 
 
 def interface(name: str) -> Iterator[Finding]:
-    """Whether an interface of this machine is fit to be a port."""
+    """Check that an interface of this machine is fit to be a port."""
     if missing := list(present(name)):
         yield from missing
         return
@@ -105,32 +105,32 @@ def interface(name: str) -> Iterator[Finding]:
     if on is None:
         yield Finding("odd", f"{name}: whether it merges packets is not known", "install ethtool")
     elif on:
-        mend = f"`ethtool -K {name} tso off gso off gro off lro off`"
-        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", mend)
+        fix = f"`ethtool -K {name} tso off gso off gro off lro off`"
+        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", fix)
     yield from alone(name)
 
 
 def present(name: str) -> Iterator[Finding]:
-    """Whether there is such an interface."""
+    """Check that an interface exists."""
     if not _link(name):
         yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
 
 
 def alone(name: str) -> Iterator[Finding]:
-    """Whether nobody but a switch would use an interface."""
+    """Check that only a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
-        mend = f"a port is the switch's alone: `ip address flush dev {name}`"
-        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", mend)
+        fix = f"a port is the switch's alone: `ip address flush dev {name}`"
+        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", fix)
     if master := re.search(r" master (\S+)", _link(name)):
-        mend = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
-        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", mend)
+        fix = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
+        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", fix)
     if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
         yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
 
 
 def offloads(name: str, wanted: bool = False) -> list[str] | None:
-    """Those of an interface that merge packets; None where nobody can say. wanted: also those that are on as soon as
-    they can be, as those of a radio."""
+    """Return an interface's offloads that merge packets; None when ethtool is missing. wanted: also those that are
+    requested, as a radio has them."""
     if not shutil.which("ethtool"):
         return None
     said = _said("ethtool", "-k", name)
@@ -139,12 +139,12 @@ def offloads(name: str, wanted: bool = False) -> list[str] | None:
 
 
 def is_up(name: str) -> bool:
-    """Whether somebody has set it up."""
+    """Return True for an interface that is set up."""
     return bool(re.search(r"<[^>]*\bUP\b", _link(name)))
 
 
 def interfaces() -> list[str]:
-    """Those of this machine, without its loopback."""
+    """Return the interfaces of this machine, without its loopback."""
     names = re.findall(r"^\d+: ([^@:]+)", _said("ip", "-o", "link", "show"), re.M)
     return [name for name in names if name != "lo"]
 

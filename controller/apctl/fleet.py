@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of a fleet: one with a switch and its agent, or one with a replica of the service, and what keeps either
-from its work."""
+"""A machine of a fleet: one with a switch and its agent, or one with a replica of the service, and checks of
+either."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from .doctor import EXPIRES_SOON, Finding
-from .install import AGENT, KEYS, LIST, PRIVATE_STATE, REPLICA, Plan, Port, access_point
+from .install import AGENT, KEYS, MANIFEST, PRIVATE_STATE, REPLICA, Plan, Port, access_point
 from .settings import UsageError
 
-MOST_BYTES = 65_536
-"""Of a file with a key or a certificate, and of what an engine says first."""
+MAX_BYTES = 65_536
+"""Bytes of a file with a key or a certificate, and of an engine's first message."""
 ANSWER_SECONDS = 3.0
-"""How long the engine may take."""
+"""Seconds that the engine may take for an answer."""
 FIRST = {
     "ca.pem": "-----BEGIN CERTIFICATE-----",
     "rest.pem": "-----BEGIN",
@@ -30,7 +30,7 @@ FIRST = {
     "service.creds": "-----BEGIN NATS USER JWT-----",
     "account.seed": "SA",
 }
-"""How a file of that name begins (a chain may have text before its certificates)."""
+"""First line of a file of that name (a chain may have text before its certificates)."""
 NEEDED = {
     AGENT: ("ca.pem", "enrol.creds"),
     REPLICA: ("account.seed", "ca.pem", "service.creds", "rest.pem", "rest.key"),
@@ -41,7 +41,7 @@ _WORD = re.compile(r"[^\s\"'\\$`]+")
 
 
 def agent(ports: Sequence[Port], servers: Sequence[str], keys: Path, name: str) -> Plan:
-    """A switch and its agent. keys: the folder with ca.pem and enrol.creds. Raises UsageError."""
+    """Plan a switch and its agent. keys: the folder with ca.pem and enrol.creds. Raises UsageError."""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         raise UsageError(f"--name {name!r}: letters, digits, . _ and -, at most 64")
     plan = access_point(ports, AGENT, name, f" --name {name}{_engine(servers)}")
@@ -58,7 +58,7 @@ def replica(
     pgpass: Path | None,
     copies: int,
 ) -> Plan:
-    """A replica of the service. keys: the folder with account.seed, ca.pem and service.creds. Raises UsageError."""
+    """Plan a replica of the service. keys: the folder with account.seed, ca.pem, service.creds. Raises UsageError."""
     url = urlsplit(database)
     if url.scheme not in ("postgresql", "postgres"):
         raise UsageError("--database: replicas share one: give postgresql://USER@HOST/NAME")
@@ -93,8 +93,8 @@ def _keys(named: dict[str, Path]) -> dict[str, str]:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise UsageError(f"{path}: longer than any key or certificate")
         return data.decode("ascii")
     except OSError as error:
@@ -104,9 +104,9 @@ def _text(path: Path) -> str:
 
 
 def findings(root: Path = Path("/")) -> Iterator[Finding]:
-    """What keeps this machine's agent or replica from its work; nothing where there is none."""
+    """Check this machine's agent or replica; no findings where there is none."""
     try:
-        files = json.loads((root / LIST).read_text())["files"]
+        files = json.loads((root / MANIFEST).read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for unit in (AGENT, REPLICA):
@@ -142,7 +142,7 @@ def _key_files(root: Path, unit: str) -> Iterator[Finding]:
 
 
 def _engines(root: Path, unit: str) -> Iterator[Finding]:
-    """Whether each server of the engine is there, and is who it should be."""
+    """Check that each server of the engine answers with the right certificate."""
     try:
         options = (root / f"etc/default/{unit}").read_text()
     except OSError as error:
@@ -165,7 +165,7 @@ def _engines(root: Path, unit: str) -> Iterator[Finding]:
 
 
 def _greet(server: str, ca: Path) -> None:
-    """As a client of NATS begins: the server says who it is, then comes TLS. Raises OSError, ValueError."""
+    """Begin like a client of NATS: the server introduces itself, then comes TLS. Raises OSError, ValueError."""
     found = _SERVER.fullmatch(server)
     assert found
     host = found[1].strip("[]")
@@ -173,17 +173,17 @@ def _greet(server: str, ca: Path) -> None:
     with socket.create_connection((host, int(found[2])), ANSWER_SECONDS) as plain:
         said = b""
         while not said.endswith(b"\r\n"):
-            piece = plain.recv(MOST_BYTES)
+            piece = plain.recv(MAX_BYTES)
             said += piece
-            if not piece or len(said) > MOST_BYTES or not b"INFO ".startswith(said[:5]):
+            if not piece or len(said) > MAX_BYTES or not b"INFO ".startswith(said[:5]):
                 raise ValueError("what is there is no NATS")
         with context.wrap_socket(plain, server_hostname=host):
             pass
 
 
 def _token(root: Path) -> Iterator[Finding]:
-    """Whether the agent was adopted, and how long what it may do holds."""
-    # Whoever asks about an agent has all of the project.
+    """Check that the agent was adopted, and when its token expires."""
+    # Imported only here: an agent's machine has the whole project.
     from ..fleet.credentials import claims_of
 
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An access point on this machine: configuration and units of its switch and of its controller or its agent, written,
-started, and taken away again without a trace. A fleet's agents and replicas: `fleet`.
+started, and removed again without a trace. A fleet's agents and replicas: `fleet`.
 
-What is written below `root` is kept in a list there, with what its interfaces were like before.
+A list below `root` has the files that were written, and the former settings of the interfaces.
 """
 
 import json
@@ -24,11 +24,11 @@ from .settings import UsageError
 HOME = Path(__file__).resolve().parents[2]
 """The project, as it is installed."""
 NAMED = "/opt/access-point"
-"""Where the units of the checkout have it."""
+"""Path of the project in the units of the checkout."""
 SWITCH, CONTROLLER, AGENT, REPLICA = (f"access-point-{part}" for part in ("switch", "controller", "agent", "replica"))
 UNITS = (SWITCH, CONTROLLER, AGENT, REPLICA)
-"""All that there are; a machine has some of them."""
-LIST = "etc/access-point/installed.json"
+"""All units; a machine has some of them."""
+MANIFEST = "etc/access-point/installed.json"
 CONFIG = "etc/access-point/access-point.json"
 KEYS = "etc/access-point/keys"
 """The superuser's alone: systemd hands a service what it has to know."""
@@ -38,7 +38,7 @@ STATE, PRIVATE_STATE = "var/lib/access-point", "var/lib/private/access-point"
 TOKEN = f"{STATE}/controller.token"
 URL = "http://127.0.0.1:8080"
 HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
-"""Of which units see nothing (systemd.exec(5), ProtectHome and PrivateTmp)."""
+"""Folders that are hidden from units (systemd.exec(5), ProtectHome and PrivateTmp)."""
 RADIO, UPLINK = 1, 2
 AUTO = "auto"
 LIMITS = {RADIO: 100, UPLINK: 1000}
@@ -51,9 +51,9 @@ WRITTEN = {
     *(f"etc/systemd/system/{unit}.service" for unit in UNITS),
     *(f"{KEYS}/{name}" for name in KEY_FILES),
 }
-"""All that is ever written, beside the list."""
+"""All files that are ever written, in addition to the list."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
-"""Of an interface, as it may stand in a unit's command; the kernel takes others, too."""
+"""Name of an interface that can stand in a unit's command; the kernel accepts others, too."""
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -67,7 +67,7 @@ class Port:
 
     @property
     def link(self) -> str:
-        """As `apswitch --link` takes it; empty where nothing is known that would hold packets back here."""
+        """Option `--link` of apswitch; empty without a known rate that would hold packets back here."""
         return f"--link {self.number}:rate={self.rate}bit,limit={LIMITS[self.number]}" if self.rate else ""
 
     def as_config(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be on a machine: its units, the files (path below the root -> text), the interfaces that they use."""
+    """Installation of a machine: its units, the files (path below the root -> text), the interfaces that they use."""
 
     units: tuple[str, ...]
     files: dict[str, str]
@@ -100,8 +100,8 @@ def parse_rate(text: str) -> int | None:
 
 
 def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Finding]:
-    """What stands in the way, and would not be mended by the units themselves. here: the interfaces are this machine's,
-    and not those of one that an image is made for. start: systemd is to start it at once."""
+    """Find problems of a plan that the units themselves would not fix. here: the interfaces are this machine's, and not
+    those of a machine that an image is made for. start: systemd is to start the units at once."""
     ports = plan.ports
     if len({port.name for port in ports}) < len(ports):
         yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
@@ -109,42 +109,44 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
         if not NAME.fullmatch(port.name):
             yield Finding("bad", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
         elif here:
-            # Another name of an interface (altname) is none that the kernel's settings go by.
+            # The kernel's settings do not know an interface by its altname.
             known = port.name in interfaces()
             missing = [] if known else [Finding("bad", f"{port.name}: this machine has no such interface", "`ip link`")]
             yield from missing or alone(port.name)
     if ports and here and not shutil.which("ethtool"):
         yield Finding("bad", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
     yield from _unfit_home(switch=SWITCH in plan.units)
-    if os.path.lexists(root / LIST):
-        yield Finding("bad", f"an access point is installed already: {root / LIST}", "`apctl uninstall` takes it away")
+    if os.path.lexists(root / MANIFEST):
+        yield Finding(
+            "bad", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` takes it away"
+        )
     elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
         yield Finding("bad", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
         yield Finding("bad", "units and interfaces are the superuser's", "call it with sudo")
     if start and not Path("/run/systemd/system").exists():
         yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
-    if start and CONTROLLER in plan.units and _taken():
+    if start and CONTROLLER in plan.units and _is_url_taken():
         yield Finding("bad", f"something answers at {URL} already", "stop it: the controller is to be there")
 
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
-    """Whether units can run what is installed."""
-    mend = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+    """Check that units can run what is installed."""
+    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
         if any(place.is_relative_to(hidden) for hidden in HIDDEN):
-            yield Finding("bad", f"{what} is in {place}, where services see nothing", mend)
+            yield Finding("bad", f"{what} is in {place}, where services see nothing", fix)
     if re.search(r"[\s%$\\\"']", str(HOME)):
-        yield Finding("bad", f"{HOME} has characters that a unit takes for others", mend)
+        yield Finding("bad", f"{HOME} has characters that a unit takes for others", fix)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
     elif switch and not (HOME / "target/release/apswitch").exists():
         yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
 
 
-def _taken() -> bool:
-    """Whether the place of the controller's page is somebody's."""
+def _is_url_taken() -> bool:
+    """Return True when the address of the controller's page is in use."""
     host, _, port = URL.removeprefix("http://").partition(":")
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -156,7 +158,7 @@ def _taken() -> bool:
 
 
 def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str = "ap1", options: str = "") -> Plan:
-    """A switch, and beside it what controls it. controller: which unit that is, and with which more options."""
+    """Plan a switch, and its controller or agent. controller: the unit of the latter; options: more options for it."""
     names = " ".join(port.name for port in ports)
     links = [f"-i {port.number}@{port.name}" for port in ports] + [port.link for port in ports if port.link]
     config = {"access_points": [{"name": name, "ports": [port.as_config() for port in ports]}]}
@@ -165,7 +167,7 @@ def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str 
         f"etc/default/{SWITCH}": f'PORTS="{names}"\nOPTIONS="{" ".join(links)}"\n',
         f"etc/default/{controller}": f'OPTIONS="--config /{CONFIG}{options}"\n',
     }
-    # Where there is NetworkManager, a port is not its own.
+    # NetworkManager must leave the ports alone.
     if Path("/etc/NetworkManager").is_dir():
         devices = ";".join(f"interface-name:{port.name}" for port in ports)
         made[NETWORK_MANAGER] = f"[device-access-point]\nmatch-device={devices}\nmanaged=0\n"
@@ -173,7 +175,7 @@ def access_point(ports: Sequence[Port], controller: str = CONTROLLER, name: str 
 
 
 def install(plan: Plan, root: Path, here: bool) -> list[Path]:
-    """Writes what there is to write; returns that. here: as in `problems`. What was there is not overwritten: raises
+    """Write the files of a plan; return their paths. here: as in `problems`. Existing files are not overwritten: raises
     UsageError."""
     made = dict(plan.files)
     for unit in plan.units:
@@ -182,18 +184,18 @@ def install(plan: Plan, root: Path, here: bool) -> list[Path]:
     if there := [path for path in made if os.path.lexists(root / path)]:
         raise UsageError(f"{root / there[0]} exists, and is not apctl's: move it away")
     folders = [
-        parent for path in (*made, LIST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
+        parent for path in (*made, MANIFEST) for parent in reversed(Path(path).parents) if not (root / parent).exists()
     ]
     kept = {
         "files": list(made),
         "folders": list(dict.fromkeys(map(str, folders))),
         "interfaces": {port.name: _before(port.name) for port in plan.ports} if here else {},
     }
-    # The list is first: whatever ends this, `remove` finds what was written.
+    # The list is first: if this is interrupted, `remove` finds what was written.
     # Services are users of their own, and read it.
     before = os.umask(0o022)
     try:
-        for path, text in {LIST: json.dumps(kept, indent=2) + "\n", **made}.items():
+        for path, text in {MANIFEST: json.dumps(kept, indent=2) + "\n", **made}.items():
             secret = path.startswith(f"{KEYS}/")
             (root / path).parent.parent.mkdir(parents=True, exist_ok=True)
             (root / path).parent.mkdir(0o700 if secret else 0o755, exist_ok=True)
@@ -210,7 +212,7 @@ def _ipv6(name: str) -> Path:
 
 
 def _before(name: str) -> dict[str, Any]:
-    """What a unit changes of an interface, as it is now."""
+    """Return the present settings of an interface that a unit changes."""
     ipv6 = _ipv6(name)
     return {
         "up": is_up(name),
@@ -220,13 +222,13 @@ def _before(name: str) -> dict[str, Any]:
 
 
 def start(plan: Plan) -> None:
-    """Now and with the machine. Raises UsageError with what systemctl says."""
+    """Start the units, now and at every boot. Raises UsageError with the message of systemctl."""
     _systemctl("daemon-reload")
     _tell_network_manager()
     _systemctl("enable", "--now", *plan.units)
 
 
-class _Before(BaseModel):
+class _InterfaceState(BaseModel):
     """An interface as `_before` found it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -235,31 +237,31 @@ class _Before(BaseModel):
     disable_ipv6: Literal["0", "1"] | None
 
 
-class _List(BaseModel):
-    """What was written, and what was before: nothing else is ever taken away."""
+class _Manifest(BaseModel):
+    """Files that were written, and former settings: nothing else is ever removed or restored."""
 
     model_config = ConfigDict(extra="forbid")
     files: list[str]
     folders: list[str]
-    interfaces: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _Before]
+    interfaces: dict[Annotated[str, Field(pattern=f"^{NAME.pattern}$")], _InterfaceState]
 
     @model_validator(mode="after")
-    def _is_ours(self) -> "_List":
-        above = {str(parent) for path in (*WRITTEN, LIST) for parent in Path(path).parents}
+    def _is_ours(self) -> "_Manifest":
+        above = {str(parent) for path in (*WRITTEN, MANIFEST) for parent in Path(path).parents}
         if not (set(self.files) <= WRITTEN and set(self.folders) <= above):
             raise ValueError("it names what is never written")
         return self
 
 
 def remove(root: Path, running: bool) -> list[Path]:
-    """Stops what runs, and takes away what `install` and the units left; returns the files. Whatever ends it, it can be
+    """Stop the units, and remove everything that `install` and they left; return the files. If interrupted, it can be
     called again. Raises UsageError."""
     try:
-        kept = _List.model_validate_json((root / LIST).read_text())
+        kept = _Manifest.model_validate_json((root / MANIFEST).read_text())
     except FileNotFoundError:
-        raise UsageError(f"{root / LIST}: none: nothing was installed by `apctl init`") from None
+        raise UsageError(f"{root / MANIFEST}: none: nothing was installed by `apctl init`") from None
     except (OSError, ValueError):
-        raise UsageError(f"{root / LIST} cannot be read: remove its units and files by hand") from None
+        raise UsageError(f"{root / MANIFEST} cannot be read: remove its units and files by hand") from None
     there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]
     if running and there:
         _systemctl("disable", "--now", *there)
@@ -275,15 +277,15 @@ def remove(root: Path, running: bool) -> list[Path]:
     if running:
         _systemctl("daemon-reload")
         _tell_network_manager()
-    (root / LIST).unlink()
+    (root / MANIFEST).unlink()
     for folder in reversed(kept.folders):
         if (root / folder).is_dir() and not any((root / folder).iterdir()):
             (root / folder).rmdir()
     return [root / path for path in kept.files]
 
 
-def _restore(name: str, before: _Before) -> None:
-    """An interface as it was; one that is gone needs nothing."""
+def _restore(name: str, before: _InterfaceState) -> None:
+    """Restore an interface; one that is gone needs nothing."""
     if list(present(name)):
         return
     if before.offloads and shutil.which("ethtool"):
@@ -296,7 +298,7 @@ def _restore(name: str, before: _Before) -> None:
 
 
 def _tell_network_manager() -> None:
-    """Where there is one; whether it runs is its own affair."""
+    """Have NetworkManager reload its configuration, if it is installed; it need not run."""
     if shutil.which("nmcli"):
         subprocess.run(["nmcli", "general", "reload", "conf"], capture_output=True, check=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controller, and with which token: options, then environment, then what `apctl login` kept."""
+"""Controller and token of a command: from options, then environment, then the file of `apctl login`."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from ..client import Client
 
 
 class UsageError(Exception):
-    """Bad input; the text is one line that names it and the mend."""
+    """Bad input; the text is one line that names it and the fix."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ControllerAccess:
     """A controller."""
 
     url: str
@@ -22,7 +22,7 @@ class Place:
     ca: str | None = None
 
     def client(self) -> Client:
-        """A connection; raises `UsageError`."""
+        """Return a connection; raises `UsageError`."""
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"{self.url}: not a URL as https://controller:8443")
         try:
@@ -32,23 +32,23 @@ class Place:
 
 
 def kept_file() -> Path:
-    """Where `apctl login` keeps what it is told."""
+    """Return the path of the file in which `apctl login` keeps URL and token."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "apctl.json"
 
 
-def keep(place: Place) -> Path:
+def keep(access: ControllerAccess) -> Path:
     """Keep it, readable by its owner alone."""
     path = kept_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(descriptor, 0o600)
-        json.dump(asdict(place), file)
+        json.dump(asdict(access), file)
     return path
 
 
-def find(url: str | None = None, token: str | None = None, ca: str | None = None) -> Place:
-    """The controller to talk to; raises `UsageError`."""
+def find(url: str | None = None, token: str | None = None, ca: str | None = None) -> ControllerAccess:
+    """Return the controller to connect to; raises `UsageError`."""
     kept: dict[str, str | None] = {}
     try:
         kept = json.loads(kept_file().read_text())
@@ -62,4 +62,4 @@ def find(url: str | None = None, token: str | None = None, ca: str | None = None
     if not url or not token:
         missing = "a URL" if not url else "a token"
         raise UsageError(f"{missing} is needed: `apctl login URL --token-file FILE`, or APCTL_URL and APCTL_TOKEN")
-    return Place(url, token, ca or os.environ.get("APCTL_CA") or kept.get("ca"))
+    return ControllerAccess(url, token, ca or os.environ.get("APCTL_CA") or kept.get("ca"))

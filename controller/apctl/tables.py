@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for people: plain text, aligned, one heading; and how long ago, how fast, how much."""
+"""Tables for people: plain text, aligned, one heading; and formats of times, rates and sizes."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +9,12 @@ Column = tuple[str, Callable[[Mapping[str, Any]], object]]
 
 
 def field(name: str) -> Callable[[Mapping[str, Any]], object]:
-    """A column that is a field."""
+    """Return a column that is a field."""
     return lambda row: row[name]
 
 
 def rate(bps: float) -> str:
-    """Bits per second."""
+    """Format bits per second."""
     for unit in ("", "k", "M", "G"):
         if abs(bps) < 1000 or unit == "G":
             return f"{bps:.3g}{unit}"
@@ -23,7 +23,7 @@ def rate(bps: float) -> str:
 
 
 def size(octets: float) -> str:
-    """Bytes."""
+    """Format bytes."""
     for unit in ("", "Ki", "Mi", "Gi", "Ti"):
         if abs(octets) < 1024 or unit == "Ti":
             return f"{octets:.4g}{unit}"
@@ -32,7 +32,7 @@ def size(octets: float) -> str:
 
 
 def ago(when: float | None) -> str:
-    """How long ago."""
+    """Format the time since `when`."""
     if when is None:
         return "-"
     seconds = max(0.0, time.time() - when)
@@ -43,22 +43,22 @@ def ago(when: float | None) -> str:
 
 
 def until(when: float | None) -> str:
-    """When something ends."""
+    """Format a time of expiry."""
     return "never" if when is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
 
 
 def probability(value: float) -> str:
-    """A share of 1."""
+    """Format a probability."""
     return f"{value * 100:.2f}%" if value else "0"
 
 
 def endpoint(address: str, port: int) -> str:
-    """An address with its port."""
+    """Format an address with its port."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def standing(row: Mapping[str, Any]) -> str:
-    """What is said of a station, in words."""
+    """Describe the lock and block of a station, in words."""
     locked = "" if row["locked_port"] is None else f"locked to {row['locked_port']}"
     return ", ".join(filter(None, ("blocked" if row["blocked"] else "", locked))) or "-"
 
@@ -194,7 +194,7 @@ COLUMNS: dict[str, list[Column]] = {
 
 
 def table(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows under their headings."""
+    """Format rows under their headings."""
     columns = COLUMNS[kind]
     cells = [[heading for heading, _ in columns], *([str(value(row)) for _, value in columns] for row in rows)]
     widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
@@ -203,6 +203,6 @@ def table(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pairs(content: Mapping[str, Any]) -> str:
-    """One object: a field a line."""
+    """Format one object: a field a line."""
     width = max((len(name) for name in content), default=0)
     return "\n".join(f"{name.ljust(width)}   {'-' if value is None else value}" for name, value in content.items())

@@ -4,6 +4,6 @@ threads.
 
 __main__ -> app -+- security        who may do what; limits, headers, audit
                  +- access_points, live, history, events, admin     routes
-                 +- service -+- control   the access points of this process
-                             +- state            database
+                 +- service -+- backend   the access points: `agent.local_backend`, or `fleet.remote_backend`
+                             +- state     database
 """

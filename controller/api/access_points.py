@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access points as they shall be: add, remove, connect; features, weights, rules and NCR parameters.
+"""Desired access points: add, remove, connect; features, weights, rules and NCR parameters.
 
-Every GET has an ETag; a change with `If-Match` is only done when nobody changed the same thing in between. A PATCH is a
-merge patch (RFC 7396). With `validate` a change is only checked.
+Every GET has an ETag; a change with `If-Match` is only done if nobody has changed the same part in between. A PATCH is
+a merge patch (RFC 7396). With `validate` a change is only checked.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
 from ..observation import Observation
 from ..state.store import Revision, document
@@ -88,7 +88,7 @@ async def list_access_points(
     page: Annotated[Page, Query()],
     state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
 ) -> Any:
-    """Every access point and how it is; `state` leaves out the others."""
+    """All access points with their states; `state` selects one state."""
     names = [name for name in service.names if state is None or _answer(service, name)["state"] == state]
     return [_answer(service, name) for name in page_of(request, response, page, names)]
 
@@ -114,20 +114,20 @@ async def add_access_point(
 
 @router.get(AP, response_model=AccessPointAnswer, responses=responses(404))
 async def get_access_point(service: Serving, name: ApName) -> Any:
-    """One access point and how it is."""
+    """One access point with its state."""
     return _answer(service, name)
 
 
 @router.delete(AP, status_code=204, responses=responses(404, 412), dependencies=[needs("admin")])
 async def remove_access_point(service: Serving, request: Request, name: AnyName, validate: Validate = False) -> None:
-    """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
+    """Remove an access point and its history. Its switch keeps forwarding, without feedback."""
     change = change_of(request, None, 204)
     await service.remove(name, change, lambda: require_match(request, service.config(name)), validate)
 
 
 @router.get(AP + "/config", response_model=AccessPointConfig, responses={**responses(404), **NOT_MODIFIED})
 async def get_config(service: Serving, request: Request, name: ApName) -> Response:
-    """The whole configuration of an access point, as it is in use."""
+    """Whole configuration of an access point, as it is in use."""
     return tagged(request, service.config(name))
 
 
@@ -164,7 +164,7 @@ async def change_config(
 async def replace_config(
     service: Serving, request: Request, name: AnyName, body: AccessPointConfig, validate: Validate = False
 ) -> Response:
-    """Put another configuration in the place of the whole one: what it leaves out is the default again."""
+    """Replace the whole configuration: fields that are left out get their defaults."""
     if body.name != name:
         raise ProblemError(422, f"the path names access point {name}, the body {body.name}")
 
@@ -180,7 +180,7 @@ async def replace_config(
 async def list_revisions(
     service: Serving, request: Request, response: Response, name: ApName, page: Annotated[Page, Query()]
 ) -> Any:
-    """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+    """Desired configurations of the access point and who changed them, newest first; the last 100 are kept."""
     found, total = await service.read(service.store.revisions_of, name, page.limit, page.offset)
     return page_of(request, response, page, [_revision(revision) for revision in found], total)
 
@@ -198,7 +198,7 @@ async def _find_revision(service: Service, name: str, number: int) -> Revision:
 
 @router.get(AP + "/revisions/{revision}", response_model=RevisionAnswer, responses=responses(404))
 async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -> Any:
-    """One of them."""
+    """One revision of an access point."""
     return _revision(await _find_revision(service, name, revision))
 
 
@@ -211,7 +211,7 @@ async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -
 async def restore_revision(
     service: Serving, request: Request, name: ApName, revision: RevisionPath, validate: Validate = False
 ) -> Response:
-    """Desire again what was desired then. `If-Match` is about the whole configuration."""
+    """Restore the configuration of a revision. `If-Match` is about the whole configuration."""
     found = await _find_revision(service, name, revision)
 
     def entry() -> dict[str, Any]:
@@ -262,14 +262,14 @@ _part(
     "class_weights",
     ClassWeights,
     ClassWeightsPatch,
-    "What the classes are worth against each other.",
+    "Weights of the classes.",
     'Protect a class more or less: `{"downlink": 8}`',
 )
 _part(
     "features",
     Features,
     FeaturesPatch,
-    "What is on.",
+    "Enabled features.",
     'Turn features on or off: `{"sparse": false, "gate": {"2": {"buffer": 100, "batch": 16}}}`',
 )
 _part(
@@ -283,7 +283,7 @@ _part(
 
 @router.get(PREFIX + "/ncr-defaults", response_model=Ncr, responses={**responses(), **NOT_MODIFIED})
 async def get_ncr_defaults(service: Serving, request: Request) -> Response:
-    """The parameters of every access point that says nothing else."""
+    """Default parameters, for every access point that does not set its own."""
     return tagged(request, service.defaults)
 
 
@@ -306,7 +306,7 @@ async def change_ncr_defaults(
 
 @router.get(AP + "/rules", response_model=list[Rule], responses={**responses(404), **NOT_MODIFIED})
 async def get_rules(service: Serving, request: Request, name: ApName) -> Response:
-    """The operator's rules: which packets belong to which class and queue."""
+    """The operator's rules, which assign packets to classes and queues."""
     return tagged(request, service.config(name).rules)
 
 
@@ -342,7 +342,7 @@ async def put_rule(
 
 @router.delete(AP + "/rules/{rule}", status_code=204, responses=responses(404, 412, 502))
 async def delete_rule(service: Serving, request: Request, name: ApName, rule: str, validate: Validate = False) -> None:
-    """Take a rule back."""
+    """Remove a rule."""
 
     def entry() -> dict[str, Any]:
         require_match(request, _rule(service, name, rule))

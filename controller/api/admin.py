@@ -68,7 +68,7 @@ async def create_token(service: Serving, request: Request, response: Response, b
     PREFIX + "/tokens/{token_id}", status_code=204, responses=responses(404, 409), dependencies=[needs("admin")]
 )
 async def revoke_token(service: Serving, request: Request, token_id: str) -> None:
-    """Revoke a token: it, and the sessions opened with it, open nothing any more."""
+    """Revoke a token, and the sessions that were opened with it."""
     tokens = [token for token in (await service.read(service.store.tokens)).values() if token.kind == "token"]
     if not any(token.id == token_id for token in tokens):
         raise ProblemError(404, f"no token has the id {token_id}")
@@ -81,7 +81,7 @@ async def revoke_token(service: Serving, request: Request, token_id: str) -> Non
 
 @router.get(PREFIX + "/session", response_model=SessionAnswer, responses=responses())
 async def who_am_i(request: Request) -> Any:
-    """Who is asking."""
+    """Name and role of the token that asks."""
     token = token_of(request)
     return SessionAnswer(name=token.name, role=token.role, expires=token.expires)
 
@@ -130,6 +130,6 @@ async def read_audit(
     start: Annotated[float, Query(ge=0, le=1e11, description="Seconds since the epoch.")] = 0.0,
     end: Annotated[float, Query(ge=0, le=1e11)] = 1e11,
 ) -> Any:
-    """Every change: who, from where, what, when; newest first."""
+    """All changes with actor, address, action and time; newest first."""
     rows, total = await service.read(service.store.audited, page.limit, page.offset, actor, start, end)
     return page_of(request, response, page, rows, total)

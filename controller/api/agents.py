@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on machines of their own: those that announce themselves, and those that were adopted."""
+"""Agents on machines of their own: announced ones, and adopted ones."""
 
 from typing import Annotated, Any
 
@@ -55,7 +55,7 @@ async def _agents(service: Service) -> list[AgentAnswer]:
 
 @router.get(PREFIX + "/agents", response_model=list[AgentAnswer], responses=responses())
 async def list_agents(service: Serving, request: Request, response: Response, page: Annotated[Page, Query()]) -> Any:
-    """Those that wait to be adopted first, then those that were."""
+    """Agents that wait to be adopted first, then adopted agents."""
     return page_of(request, response, page, await _agents(service))
 
 
@@ -66,7 +66,7 @@ async def list_agents(service: Serving, request: Request, response: Response, pa
     dependencies=[needs("admin")],
 )
 async def adopt_agent(service: Serving, request: Request, agent_id: AgentPath, body: Adoption) -> Any:
-    """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added, as the agent
+    """Adopt an agent for an access point: `{"access_point": "ap1"}`. A new access point is added, as the agent
     says that it is."""
     if service.adoption is None:
         raise ProblemError(409, "this controller has its access points in itself: agents need one with `--engine`")

@@ -6,10 +6,10 @@
     curl --oauth2-bearer $TOKEN -X PATCH localhost:8080/api/v1/access-points/ap1/features \\
          -H 'content-type: application/json' -d '{"ncr": false}'
 
-Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of what can be changed has an ETag, and a
-change with `If-Match` is only done when nobody changed it in between. POST and PATCH take an `Idempotency-Key`. Errors
-are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one that refuses 502, and
-then nothing has changed.
+Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of a resource that can be changed has an
+ETag, and a change with `If-Match` is only done if nobody has changed it in between. POST and PATCH take an
+`Idempotency-Key`. Errors are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one
+that refuses 502, and then nothing has changed.
 """
 
 import json
@@ -39,11 +39,11 @@ PAGE = Path(__file__).parent.parent / "web"
 
 
 def create_app(service: Service, **limits: float) -> FastAPI:
-    """The application over a service; it may start later."""
+    """Return the application over a service; it may start later."""
     app = FastAPI(
         title="Access point controller",
         version=VERSION,
-        # Its first line is for who reads the code.
+        # The first line is for readers of the code.
         description=(__doc__ or "").partition("\n\n")[2],
         docs_url=None,
         redoc_url=None,
@@ -90,7 +90,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
     @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", response_model=HealthAnswer, tags=["health"], openapi_extra={"security": []})
     async def health() -> Any:
-        """Whether the process runs; needs no token."""
+        """Answers while the process runs; needs no token."""
         return HealthAnswer(status="ok")
 
     @app.head("/readyz", include_in_schema=False)
@@ -102,11 +102,11 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         responses={503: responses()[503]},
     )
     async def ready(service: Serving) -> Any:
-        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        """Answers when the service can do its work: database and regulating process answer; needs no token."""
         if not service.started:
             raise ProblemError(503, "starting")
         await service.read(service.store.check)
-        if not service.control.elsewhere:
+        if not service.backend.elsewhere:
             for name in service.names[:1]:
                 service.monitor.observe(name)
         return ReadyAnswer(
@@ -115,7 +115,7 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
 
 
 def _describe(app: FastAPI) -> None:
-    """Complete what FastAPI makes of the routes: security, headers, examples."""
+    """Complete FastAPI's OpenAPI document: security, headers, examples."""
     plain = app.openapi
 
     def complete() -> dict[str, Any]:
@@ -196,6 +196,6 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     if "401" in answers:
         answers["413"] = {**answers["401"], "description": "The body is larger than 1 MB."}
     for entry in parameters:
-        # FastAPI leaves examples inside of the schema, where only few look.
+        # FastAPI leaves examples inside of the schema, where few tools look.
         if "example" not in entry and "examples" not in entry:
             entry["example"] = examples.PARAMETERS[entry["name"]]

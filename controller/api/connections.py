@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a connection may take before anything is known of who asks: time, bytes of a request's head, a place.
+"""Bounds of a connection before its client is known: time, bytes of a request's head, number of connections.
 
-uvicorn's protocol, which bounds none of these: a head without end was memory without end, and who never ends a request
-kept its connection for ever.
+uvicorn's protocol has no such bounds: a head without end took memory without end, and a client that never ended a
+request kept its connection for ever.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-MOST_CONNECTIONS = 512
-"""At a time. One more takes the place of the oldest of the address that has the most: nobody keeps others out."""
-MOST_HEAD = 16 << 10
-"""Bytes of a request up to its body; more are not even looked at."""
-MOST_HEADERS = 100
+MAX_CONNECTIONS = 512
+"""Connections at a time. One more replaces the oldest of the address that has the most: nobody keeps others out."""
+MAX_HEAD_BYTES = 16 << 10
+"""Bytes of a request up to its body; more are not even parsed."""
+MAX_HEADERS = 100
 REQUEST_SECONDS = 20.0
-"""From a request's first byte, or the connection's beginning, to the request's end."""
-MOST_AHEAD = 4
+"""Seconds from a request's first byte, or the connection's beginning, to the request's end."""
+MAX_PIPELINED = 4
 """Requests that a client may send before the first of them is answered."""
 ANSWER_SECONDS = 30.0
-"""An answer of which nothing is taken for so long is given up."""
+"""Seconds after which an answer is given up of which the client reads nothing."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -30,7 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
     places: ClassVar[dict[str, dict["BoundedProtocol", None]]] = defaultdict(dict)
     """All connections by address, the oldest first."""
     ended: ClassVar[int] = 0
-    """How many were given up."""
+    """Connections that were given up."""
     _head = 0
     _headers = 0
     _in_head = True
@@ -41,7 +41,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self.places[self._address][self] = None
-        if sum(map(len, self.places.values())) > MOST_CONNECTIONS:
+        if sum(map(len, self.places.values())) > MAX_CONNECTIONS:
             most = max(self.places.values(), key=len)
             next(iter(most)).give_up()
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.give_up)
@@ -53,7 +53,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def give_up(self) -> None:
-        """Ends the connection at once: what waits to be sent waits for nobody."""
+        """End the connection at once; data that waits to be sent is lost."""
         BoundedProtocol.ended += 1
         self._leave()
         self.transport.abort()
@@ -64,14 +64,14 @@ class BoundedProtocol(HttpToolsProtocol):
         while data and not self.transport.is_closing():
             part, data = data, b""
             if self._in_head:
-                room = MOST_HEAD - self._head
+                room = MAX_HEAD_BYTES - self._head
                 part, data = part[:room], part[room:]
             super().data_received(part)
             if not self._in_head or self.transport.is_closing():
                 continue
             self._head += len(part)
-            if self._head >= MOST_HEAD:
-                text = f"the head of this request has more than {MOST_HEAD} bytes".encode()
+            if self._head >= MAX_HEAD_BYTES:
+                text = f"the head of this request has more than {MAX_HEAD_BYTES} bytes".encode()
                 lines = [
                     b"content-type: text/plain",
                     b"content-length: %d" % len(text),
@@ -83,9 +83,9 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.close()
 
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= MOST_AHEAD:
-            # To the parser this is a request that it cannot read: it leaves the rest alone, and 400 is the last answer.
-            raise ValueError(f"more than {MOST_AHEAD} requests without waiting for an answer")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            # The parser takes this as a request that it cannot read: it ignores the rest, and 400 is the last answer.
+            raise ValueError(f"more than {MAX_PIPELINED} requests without waiting for an answer")
         super().on_message_begin()
         self._in_head, self._head, self._headers = True, 0, 0
         self._stop(self._deadline)
@@ -93,8 +93,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers += 1
-        if self._headers > MOST_HEADERS:
-            raise ValueError(f"more than {MOST_HEADERS} headers")
+        if self._headers > MAX_HEADERS:
+            raise ValueError(f"more than {MAX_HEADERS} headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

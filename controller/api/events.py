@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events (WHATWG HTML, section 9.2): what happens, as it happens.
+"""Server-sent events (WHATWG HTML, section 9.2).
 
-    event: access_point         how it is, its ports, classes and feedback: one JSON object of a line
-    event: problem              it cannot be seen now; the stream goes on
+    event: access_point         its state, ports, classes and feedback: one JSON object of a line
+    event: problem              it cannot be observed now; the stream continues
     : keep-alive                every 15 s, so that proxies do not close a quiet stream
 
-A reader that is too slow is sent what is true when it can take more, never what has piled up.
+A reader that is too slow gets the state at the time when it can take more, never a backlog.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig
 from ..observation import Observation
 from .access_points import AP
@@ -32,12 +32,12 @@ router = APIRouter(tags=["events"])
 
 SECOND = 1.0
 KEEP_ALIVE_SECONDS = 15.0
-MOST_STREAMS = 256
-MOST_OF_ONE = 32
+MAX_STREAMS = 256
+MAX_STREAMS_PER_TOKEN = 32
 """Streams of one token: nobody keeps others out."""
 AT_ONCE = 50
-"""Access points that are told of between two turns of others."""
-MOST_TICKS = 8
+"""Access points whose events are sent between two turns of others."""
+MAX_TICK_STREAMS = 8
 """Streams of one tick at once: each costs the loops about a hundredth of a core."""
 
 STREAM: dict[int | str, dict[str, Any]] = {
@@ -49,15 +49,15 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 class Streams:
-    """How many there are."""
+    """Open event streams, and the last event of each access point."""
 
     def __init__(self) -> None:
         self.open = 0
         self.by_token: Counter[str] = Counter()
         self.ticks = 0
         self.closing = asyncio.Event()
-        self.told: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
-        """By access point the last event, and what it was made of: all streams tell the same."""
+        self.last_events: dict[str, tuple[Observation, AccessPointConfig, str]] = {}
+        """Last event of each access point, and what it was made of: all streams send the same."""
 
 
 def _event(kind: str, data: object) -> str:
@@ -65,8 +65,8 @@ def _event(kind: str, data: object) -> str:
 
 
 def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[int, str]:
-    """The ticks so far, and the event."""
-    told = streams.told.pop(name, None)
+    """Return the ticks so far, and the event."""
+    last = streams.last_events.pop(name, None)
     try:
         seen = service.monitor.observe(name, fresh)
         config = service.config(name)
@@ -74,9 +74,9 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
         return -1, _event("problem", {"name": name, "detail": error.detail})
     except ProblemError as error:
         return -1, _event("problem", {"name": name, "detail": error.detail})
-    if told is not None and told[0] is seen and told[1] is config:
-        streams.told[name] = told
-        return seen["ticks"], told[2]
+    if last is not None and last[0] is seen and last[1] is config:
+        streams.last_events[name] = last
+        return seen["ticks"], last[2]
     loop = {key: seen[key] for key in ("ticks", "late", "missed", "tick_ms_p50", "tick_ms_p99")}
     data = {
         **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
@@ -85,14 +85,14 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
         "classes": classes_of(config, seen),
     }
     event = _event("access_point", data)
-    streams.told[name] = seen, config, event
+    streams.last_events[name] = seen, config, event
     return seen["ticks"], event
 
 
 async def _stream(
     service: Service, streams: Streams, request: Request, names: list[str] | None, tick: bool
 ) -> AsyncIterator[str]:
-    """Events until the reader goes, its token ends, or the process does; `names` None: all access points."""
+    """Yield events until the reader goes, its token ends, or the process does; `names` None: all access points."""
     guard = request.app.state.guard
     token = token_of(request)
     last: dict[str, int] = {}
@@ -106,7 +106,7 @@ async def _stream(
             pause = SECOND
             there = [*service.names] if names is None else names
             for start in range(0, len(there), AT_ONCE):
-                told = ""
+                events = ""
                 for name in there[start : start + AT_ONCE]:
                     if names is not None and name not in service.names:
                         yield _event("problem", {"name": name, "detail": "removed"})
@@ -114,12 +114,12 @@ async def _stream(
                     interval = service.config(name).ncr.device_interval if tick else SECOND
                     ticks, event = _look(service, streams, name, interval / 2)
                     if ticks < 0 or not tick or ticks != last.get(name):
-                        told += event
+                        events += event
                     last[name] = ticks
                     if tick and ticks >= 0:
                         pause = interval
-                if told:
-                    yield told
+                if events:
+                    yield events
                     said = time.monotonic()
                 await asyncio.sleep(0)
             if time.monotonic() - said > KEEP_ALIVE_SECONDS:
@@ -138,7 +138,7 @@ async def _stream(
 def _respond(service: Service, request: Request, names: list[str] | None, tick: bool) -> StreamingResponse:
     streams: Streams = request.app.state.streams
     of_one = streams.by_token[token_of(request).id]
-    if streams.open >= MOST_STREAMS or of_one >= MOST_OF_ONE or (tick and streams.ticks >= MOST_TICKS):
+    if streams.open >= MAX_STREAMS or of_one >= MAX_STREAMS_PER_TOKEN or (tick and streams.ticks >= MAX_TICK_STREAMS):
         request.app.state.requests.refused.labels("streams").inc()
         raise ProblemError(429, "too many streams are open", {"retry-after": "5"})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes have in common: pages, ETags, who asks, and the dependencies that hand them the service."""
+"""Common parts of the routes: pages, ETags, the token that asks, and the dependencies that give them the service."""
 
 import hashlib
 import json
@@ -47,20 +47,20 @@ async def _access_point_or_unusable(
 
 
 AnyName = Annotated[str, Depends(_access_point_or_unusable)]
-"""Also of one whose configuration is of no use here: it can be replaced and removed."""
+"""Name of an access point, also of one with an unusable configuration: it can be replaced and removed."""
 Validate = Annotated[
     bool, Query(description="Only check: the answer is what would be, and nothing is changed.", examples=[True])
 ]
 
 
 def token_of(request: Request) -> Token:
-    """Who asks; the guard has made sure that there is someone."""
+    """Return the token that asks; the guard has made sure that there is one."""
     token: Token = request.scope["state"]["token"]
     return token
 
 
 def needs(role: Role) -> Any:
-    """A dependency: only who has this role, or a higher one."""
+    """Return a dependency that needs this role, or a higher one."""
 
     async def check(request: Request) -> None:
         token = token_of(request)
@@ -71,7 +71,7 @@ def needs(role: Role) -> Any:
 
 
 def change_of(request: Request, body: object, status: int = 200) -> Change:
-    """The line of the audit log for what is about to be changed."""
+    """Return the line of the audit log for a change that is about to be made."""
     token = token_of(request)
     client = request.client.host if request.client else "unknown"
     if isinstance(body, BaseModel):
@@ -82,7 +82,7 @@ def change_of(request: Request, body: object, status: int = 200) -> Change:
 def page_of(
     request: Request, response: Response, page: Page, entries: Sequence[T], total: int | None = None
 ) -> list[T]:
-    """One part of a list, or with `total` what is that part already; says how to go on."""
+    """Return one part of a list, or `entries` with `total`; set the headers for the next part."""
     part = list(entries) if total is not None else list(entries[page.offset : page.offset + page.limit])
     total = len(entries) if total is None else total
     response.headers["x-total-count"] = str(total)
@@ -93,13 +93,13 @@ def page_of(
 
 
 def etag(content: object) -> str:
-    """The strong entity tag of what is answered."""
+    """Return the strong entity tag of an answer."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:20]}"'
 
 
 def plain(content: object) -> Any:
-    """A model, or a list of them, as what JSON can say."""
+    """Return a model, or a list of models, as plain data for JSON."""
     if isinstance(content, BaseModel):
         return content.model_dump(mode="json")
     if isinstance(content, list):
@@ -108,12 +108,12 @@ def plain(content: object) -> Any:
 
 
 def weakly_tagged(content: object, of: object) -> Response:
-    """The answer with the ETag of the part that can be changed: what is seen beside it is another one every second."""
+    """Return the answer with the ETag of the part that can be changed: its observations change every second."""
     return JSONResponse(plain(content), headers={"etag": f"W/{etag(plain(of))}"})
 
 
 def tagged(request: Request, content: object, status: int = 200) -> Response:
-    """The answer with its ETag, or 304 for who has it already."""
+    """Return the answer with its ETag, or 304 for a client that has it already."""
     content = plain(content)
     tag = etag(content)
     if request.method == "GET" and _among(request.headers.get("if-none-match"), tag):
@@ -136,7 +136,7 @@ def _among(header: str | None, tag: str) -> bool:
 
 
 def patched(current: Any, patch: BaseModel) -> Any:
-    """What was said, with a merge patch (RFC 7396) applied: objects field by field, null takes one out."""
+    """Apply a merge patch (RFC 7396): objects field by field, null removes a field."""
     return merged(current, patch.model_dump(mode="json", exclude_unset=True))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Idempotency-Key`: a POST or PATCH that is sent again, since its answer was lost, is not done again.
+"""`Idempotency-Key`: a POST or PATCH that is repeated, since its answer was lost, is done only once.
 
-The first answer is kept for a day and given out for every repetition, by each controller on the database. The same key
-with another request is 422; while the first one is on its way, or a minute after its controller died of it, 409. An
+The first answer is kept for a day and sent for every repetition, by each controller on the database. The same key
+with another request is 422; while the first one is on its way, or within a minute after its controller died, 409. An
 answer that holds a secret is not kept: its repetition is 409.
 """
 
@@ -22,7 +22,7 @@ from .problems import problem
 from .service import Service
 
 HEADER = "idempotency-key"
-LONGEST = 255
+MAX_KEY_LENGTH = 255
 KEPT_HEADERS = ("content-type", "etag", "location")
 
 
@@ -34,15 +34,15 @@ class Idempotency:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from memory, or do it and remember."""
+        """Answer a repeated request from memory; pass on a new one, and remember its answer."""
         token: Token | None = scope.get("state", {}).get("token")
         key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
         if key is None or token is None or scope["method"] not in ("POST", "PATCH"):
             await self._app(scope, receive, send)
             return
         path = scope["path"]
-        if not 0 < len(key) <= LONGEST:
-            await problem(422, f"header.idempotency-key: 1 to {LONGEST} characters", path)(scope, receive, send)
+        if not 0 < len(key) <= MAX_KEY_LENGTH:
+            await problem(422, f"header.idempotency-key: 1 to {MAX_KEY_LENGTH} characters", path)(scope, receive, send)
             return
         try:
             await self._once(scope, receive, send, token.id, key)
@@ -82,7 +82,7 @@ class Idempotency:
             is_done = answer.get("status", 500) < 500
             if is_done:
                 answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
-            # A database that cannot remember that it is done does not undo it.
+            # The change stays when the database cannot remember its answer.
             with contextlib.suppress(SQLAlchemyError):
                 await self._service.write(store.remember, actor, key, answer if is_done else None)
         for message in held:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access points as they are: ports, queues, feedback, classes, stations, flows, counters; and their history."""
+"""State of access points: ports, queues, feedback, classes, stations, flows, counters; and their history."""
 
 import heapq
 import time
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress, Station
 from ..observation import (
     MEASURES,
@@ -19,7 +19,7 @@ from ..observation import (
     UsageObservation,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
-from ..state.history import MOST, answered, resolution_for
+from ..state.history import MAX_SAMPLES, answer_columns, resolution_for
 from .access_points import AP
 from .http import (
     PREFIX,
@@ -66,7 +66,7 @@ FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow
 
 
 def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
-    """The ports with what is configured of each."""
+    """Return the ports with the configuration of each."""
     answers = []
     for port in seen["ports"]:
         wanted = config.port(port["port"])
@@ -83,7 +83,7 @@ def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
 
 
 def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
-    """What each port feeds back."""
+    """Return the feedback of each port."""
     return [
         FeedbackAnswer(
             port=port["port"],
@@ -104,7 +104,7 @@ def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
 
 
 def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer]:
-    """The classes over all ports."""
+    """Return the classes over all ports."""
     weights = config.class_weights
     by_class: dict[int, list[ClassObservation]] = {}
     for port in seen["ports"]:
@@ -129,7 +129,7 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
 
 @router.get(PREFIX + "/measures", response_model=list[MeasureAnswer], responses=responses())
 async def list_measures() -> Any:
-    """What is measured, and where it is to be found: of access points, ports, classes of ports, and stations."""
+    """Measures of access points, ports, classes of ports, and stations, and where each is found."""
     return [
         MeasureAnswer(
             name=measure.name,
@@ -138,7 +138,7 @@ async def list_measures() -> Any:
             unit=measure.unit,
             counter=measure.counter,
             metric=measure.metric + "_total" * (measure.counter and bool(measure.metric)) or None,
-            history=answered(measure),
+            history=answer_columns(measure),
         )
         for measure in MEASURES
     ]
@@ -146,7 +146,7 @@ async def list_measures() -> Any:
 
 @router.get(AP + "/ports", response_model=list[PortAnswer], responses=responses(404))
 async def get_ports(service: Serving, name: ApName) -> Any:
-    """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and filtered."""
+    """Ports with link state, queue, and packets sent, marked, dropped and filtered by class."""
     return ports_of(service.config(name), service.monitor.observe(name))
 
 
@@ -161,13 +161,13 @@ async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
 
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))
 async def get_classes(service: Serving, name: ApName) -> Any:
-    """The classes in use, what each is worth, and what left of it."""
+    """Classes in use, with the weight and the sent volume of each."""
     return classes_of(service.config(name), service.monitor.observe(name))
 
 
 @router.get(AP + "/feedback", response_model=list[FeedbackAnswer], responses=responses(404))
 async def get_feedback(service: Serving, name: ApName) -> Any:
-    """What each port feeds back now."""
+    """Current feedback of each port."""
     return feedback_of(service.monitor.observe(name))
 
 
@@ -176,7 +176,7 @@ async def get_counters(service: Serving, name: ApName) -> Any:
     """All counters that are not 0, read from the switch now."""
     return [
         CounterAnswer(counter=counter, port=port, index=index, packets=packets, bytes=size)
-        for counter, port, index, packets, size in await service.control.counters(name)
+        for counter, port, index, packets, size in await service.backend.counters(name)
         if packets
     ]
 
@@ -186,10 +186,10 @@ def _said(config: AccessPointConfig, address: str) -> Station:
 
 
 async def _one_station(service: Service, name: str, address: str) -> Any:
-    """What there is to say of a station, also of one that is away."""
+    """Return all that is known of a station, also of one that is away."""
     said = _said(service.config(name), address).model_dump()
     try:
-        used: Any = await service.control.usage(name, address)
+        used: Any = await service.backend.usage(name, address)
         seen = [station for station in await service.monitor.stations(name) if station["address"] == address]
     except Refused:
         used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
@@ -211,7 +211,7 @@ async def get_stations(
         Query(description="With a minus the largest first."),
     ] = "address",
 ) -> Any:
-    """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
+    """Learned MAC addresses with port, usage and settings."""
     config, text = service.config(name), (name_contains or "").lower()
     seen, nothing = await service.monitor.stations(name), Station().model_dump()
 
@@ -235,7 +235,7 @@ async def get_stations(
 
 @router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404))
 async def get_station(service: Serving, name: ApName, station: StationPath) -> Response:
-    """One MAC address, also one that is away. Its ETag is that of what is said of it."""
+    """One MAC address, also one that is away. The ETag is of its settings."""
     config, answer = service.config(name), await _one_station(service, name, station)
     if not answer["seen"] and station not in config.stations:
         raise ProblemError(404, f"{name} knows no station {station}")
@@ -251,7 +251,7 @@ async def change_station(
     patch: StationPatch,  # type: ignore[valid-type]
     validate: Validate = False,
 ) -> Response:
-    """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it back."""
+    """Change settings of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null removes a setting."""
     assert isinstance(patch, BaseModel)
 
     def entry() -> dict[str, Any]:
@@ -316,14 +316,14 @@ async def get_flows(
 @router.get(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404))
 async def get_flow(service: Serving, name: ApName, flow_index: FlowPath) -> Any:
     """One flow."""
-    return await service.control.flow(name, flow_index)
+    return await service.backend.flow(name, flow_index)
 
 
 @router.patch(AP + "/flows/{flow_index}", response_model=FlowObservation, responses=responses(404, 502))
 async def change_flow(service: Serving, request: Request, name: ApName, flow_index: FlowPath, patch: FlowPatch) -> Any:
     """Change a flow's weight, or the class that it asks for, as long as it lives: `{"weight": 2}`"""
     async with service.lock(name):
-        answer = await service.control.change_flow(name, flow_index, patch.weight, patch.flow_class)
+        answer = await service.backend.change_flow(name, flow_index, patch.weight, patch.flow_class)
         service.monitor.forget_lists(name)
         await service.write(service.store.audit, change_of(request, patch))
     return answer
@@ -342,7 +342,7 @@ async def get_history(
     ] = None,
     port: Annotated[int | None, Query(ge=0, lt=510)] = None,
 ) -> Any:
-    """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2 days,
+    """Samples of measures, of the last hour unless `start` is given. 1 s is kept for 2 hours, 10 s for 2 days,
     a minute for 30 days, 10 minutes for a year."""
     since, until, step = _range(start, end, resolution, RETENTION)
     found = await service.read(service.archive.query, name, port, since, until, step)
@@ -364,8 +364,8 @@ async def get_station_history(
     end: End = None,
     resolution: Annotated[Literal[60, 600] | None, _NUMBER, Query(description="Seconds.")] = None,
 ) -> Any:
-    """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days, 10 minutes
-    for a year. An address that nobody knows has used nothing."""
+    """Usage of a station, of the last hour unless `start` is given. A minute is kept for 30 days, 10 minutes for a
+    year. An unknown address has used nothing."""
     service.config(name)
     since, until, step = _range(start, end, resolution, STATION_RETENTION)
     columns = await service.read(service.archive.used, name, station, since, until, step)
@@ -383,15 +383,17 @@ async def get_station_history(
 def _range(
     start: float | None, end: float | None, resolution: int | None, retention: Mapping[int, int]
 ) -> tuple[float, float, int]:
-    """From when to when, and the resolution; raises `ProblemError`."""
+    """Return start, end and resolution; raises `ProblemError`."""
     now = time.time()
     until = now if end is None else end if end > 0 else now + end
     since = until - HOUR if start is None else start if start > 0 else now + start
     if since >= until:
         raise ProblemError(422, "query.start: not before `end`")
     step = resolution or resolution_for(since, until, now, retention)
-    if (until - since) / step > MOST and until - since > retention[step]:
+    if (until - since) / step > MAX_SAMPLES and until - since > retention[step]:
         since = until - retention[step]
-    if (until - since) / step > MOST:
-        raise ProblemError(422, f"query.resolution: more than {MOST} samples; ask for a coarser one or less time")
+    if (until - since) / step > MAX_SAMPLES:
+        raise ProblemError(
+            422, f"query.resolution: more than {MAX_SAMPLES} samples; ask for a coarser one or less time"
+        )
     return since, until, step

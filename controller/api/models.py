@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API answers with beside `accesspoint.controller.observation`, and the bodies that it takes. Units are in
-the names."""
+"""Answers of the API, in addition to `accesspoint.controller.observation`, and request bodies. Units are in names."""
 
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -25,13 +24,13 @@ Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._
 
 
 class LoopAnswer(TypedDict):
-    """How the loop keeps time."""
+    """Timing of the loop."""
 
     ticks: int
     late: int
     """Ticks that began more than half an interval after they were due."""
     missed: int
-    """Ticks that were left out, because the next one was due already."""
+    """Ticks that were skipped, because the next one was due already."""
     tick_ms_p50: float
     tick_ms_p99: float
 
@@ -41,14 +40,14 @@ class AccessPointAnswer(TypedDict):
 
     name: str
     revision: int
-    """Of its configuration."""
+    """Revision of its configuration."""
     address: str
     device_id: int
     enabled: bool
     state: Literal["connecting", "backup", "ready", "stopped"]
     """backup: another controller is primary."""
     problem: str | None
-    """What keeps it from being ready, and the mend."""
+    """Reason why it is not ready, and the fix."""
     p4runtime_version: str | None
     sessions: int
     features: Features
@@ -90,7 +89,7 @@ class ClassFeedbackAnswer(TypedDict):
 
 
 class FeedbackAnswer(TypedDict):
-    """What a port feeds back: probabilities from 0 to 1 that are added for each packet."""
+    """Feedback of a port: probabilities from 0 to 1 that are added for each packet."""
 
     port: int
     device: float
@@ -110,10 +109,10 @@ class CounterAnswer(TypedDict):
 
 
 class MeasureAnswer(TypedDict):
-    """Something that is measured."""
+    """A measure."""
 
     name: str
-    """Of its field, in what is told of access points, ports, classes and stations."""
+    """Name of its field in answers on access points, ports, classes and stations."""
     level: Literal["access_point", "port", "class", "station"]
     text: str
     unit: str
@@ -143,8 +142,7 @@ class HistoryAnswer(TypedDict):
 
 
 class StationHistoryAnswer(TypedDict):
-    """What a station used within `resolution` seconds each, and all together; where it used nothing there is no
-    sample."""
+    """Usage of a station within `resolution` seconds each, and its sum. Intervals without usage have no sample."""
 
     access_point: str
     station: str
@@ -168,13 +166,13 @@ class TokenAnswer(TypedDict):
 
 
 class NewTokenAnswer(TokenAnswer):
-    """A new token with its secret, which is told this once."""
+    """A new token with its secret, which is shown only once."""
 
     token: str
 
 
 class SessionAnswer(TypedDict):
-    """Who is asking."""
+    """The token that asks."""
 
     name: str
     role: Role
@@ -200,26 +198,26 @@ class AgentAnswer(TypedDict):
     id: str
     """Its public key."""
     access_point: str | None
-    """What it was adopted for."""
+    """Access point that it was adopted for."""
     name: str
-    """What it would be called, or is."""
+    """Name of its access point, or the one that it asks for."""
     host: str | None
     offers: bool
-    """Whether it says what its access point is like."""
+    """True when it sends a configuration for its access point."""
     heard: float | None
-    """When it announced itself last, in seconds since the epoch."""
+    """Time of its last announcement, in seconds since the epoch."""
     adopted: float | None
-    """When it was adopted."""
+    """Time of its adoption, in seconds since the epoch."""
 
 
 class Adoption(Model):
-    """For which access point an agent is adopted."""
+    """Access point that an agent is adopted for."""
 
     access_point: Name
 
 
 class RevisionAnswer(TypedDict):
-    """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
+    """Desired configuration of an access point from a moment on; `config` is as it was given, without defaults."""
 
     revision: int
     time: float
@@ -228,24 +226,24 @@ class RevisionAnswer(TypedDict):
 
 
 class SaidOfStation(TypedDict):
-    """What is said of a MAC address, as in the configuration."""
+    """Settings of a MAC address, as in the configuration."""
 
     name: str | None
     locked_port: int | None
     """The port that it is behind for ever."""
     blocked: bool
-    """Whether what is sent to it is dropped."""
+    """True: packets to it are dropped."""
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
 
 
 class StationAnswer(StationObservation, SaidOfStation):
-    """A MAC address that was learned, what it uses, and what is said of it."""
+    """A MAC address that was learned, its usage, and its settings."""
 
 
 class OneStationAnswer(UsageObservation, SaidOfStation):
-    """A MAC address: what is said of it, what it uses, and where it was learned."""
+    """A MAC address: its settings, its usage, and where it was learned."""
 
     address: str
     seen: list[StationObservation]
@@ -259,7 +257,7 @@ class HealthAnswer(TypedDict):
 
 
 class ReadyAnswer(TypedDict):
-    """The service can do its work; how the access points are is among themselves."""
+    """The service can do its work; the state of each access point is in its own answer."""
 
     status: Literal["ready"]
     access_points: int
@@ -268,7 +266,7 @@ class ReadyAnswer(TypedDict):
 
 
 class FlowPatch(Model):
-    """What can be changed of a flow."""
+    """Fields of a flow that can be changed."""
 
     weight: Weight | None = None
     flow_class: FlowClass | None = None
@@ -284,25 +282,25 @@ class NewToken(Model):
 
 
 class Login(Model):
-    """What a browser gives for a session."""
+    """Token that a browser gives for a session."""
 
     token: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Page(BaseModel):
-    """A part of a long list; `X-Total-Count` says how long it is, `Link` leads to the next part (RFC 8288)."""
+    """A part of a long list; `X-Total-Count` is its length, `Link` leads to the next part (RFC 8288)."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 PATCHES: dict[type[Model], type[Model]] = {}
-"""What `partial` has made."""
+"""Models that `partial` has made."""
 
 
 def partial(model: type[Model], *without: str) -> type[Model]:
-    """What may be said in a merge patch (RFC 7396): the same fields, also those of models inside, each of which may be
-    left out or null."""
+    """Return the model of a merge patch (RFC 7396): the same fields, also those of nested models, each optional and
+    nullable."""
     made = PATCHES.get(model)
     if made is None:
         fields: dict[str, Any] = {
@@ -311,7 +309,7 @@ def partial(model: type[Model], *without: str) -> type[Model]:
             if name not in without
         }
         made = PATCHES[model] = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
-        made.__doc__ = f"What is to be changed; null brings a field back to its default. {model.__doc__}"
+        made.__doc__ = f"Fields to change; null resets a field to its default. {model.__doc__}"
         made.model_config = ConfigDict(extra="forbid")
     return made
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is seen of the access points: fresh enough for who asks, and kept as history.
+"""Observations of the access points, as fresh as a reader needs them, and kept as history.
 
-What was seen `FRESH_SECONDS` ago is shared by all who ask, so that a crowd of readers costs no more than one.
+An observation is shared by all readers for `FRESH_SECONDS`, so that a crowd of readers costs no more than one.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.control import Control, Refused
+from ..agent.local_backend import LocalBackend, Refused
 from ..observation import FlowObservation, Observation, StationObservation
 from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain
 from ..state.history import Archive
 
 if TYPE_CHECKING:
-    from ..fleet.fleet import Fleet
+    from ..fleet.remote_backend import RemoteBackend
 
 LOG = logging.getLogger(__name__)
 
@@ -29,29 +29,29 @@ FRESH_SECONDS = 0.1
 SAMPLE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 LONG_LIST_SECONDS = 0.5
-"""How old the list of all flows or stations may be."""
+"""Seconds for which a list of all flows or stations is reused."""
 
 
 class Monitor:
-    """What is seen of access points.
+    """Observations of access points.
 
     Args:
-        control: of them.
-        archive: where history is kept.
-        names: all of them.
+        backend: the access points.
+        archive: keeps history.
+        names: returns the names of all access points.
         write: makes a transaction that writes, off the event loop.
-        tidy: takes away what is old beside history.
+        tidy: removes old rows of other tables than history's.
     """
 
     def __init__(
         self,
-        control: "Control | Fleet",
+        backend: "LocalBackend | RemoteBackend",
         archive: Archive,
         names: Callable[[], list[str]],
         write: Callable[..., Awaitable[Any]],
         tidy: Callable[[], None],
     ) -> None:
-        self._control = control
+        self._backend = backend
         self._archive = archive
         self._names = names
         self._write = write
@@ -59,25 +59,25 @@ class Monitor:
         self.recorder = Recorder()
         self.seen: dict[str, Observation] = {}
         self.archive_problem: Callable[[], str | None] = lambda: None
-        """Why history that agents send does not come."""
+        """Returns the reason why history from agents does not arrive, or None."""
         self._history_problem: str | None = None
         self._lists: dict[tuple[str, str], tuple[float, list[Any]]] = {}
         self._list_locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     def drop(self, name: str) -> None:
-        """An access point is no more."""
+        """Forget a removed access point."""
         self.seen.pop(name, None)
         self.recorder.drop(name)
 
     def observe(self, name: str, fresh: float = FRESH_SECONDS) -> Observation:
-        """How an access point is, as of `fresh` seconds ago at most; raises `Refused`."""
+        """Return the state of an access point, at most `fresh` seconds old; raises `Refused`."""
         seen = self.seen.get(name)
         if seen is None or not 0 <= time.time() - seen["time"] < fresh:
-            seen = self.seen[name] = self._control.observe(name)
+            seen = self.seen[name] = self._backend.observe(name)
         return seen
 
     def all_seen(self) -> list[Observation]:
-        """What is known of every access point."""
+        """Return the last observation of every access point."""
         for name in self._names():
             # It may be away.
             with contextlib.suppress(Refused):
@@ -85,15 +85,15 @@ class Monitor:
         return [*self.seen.values()]
 
     async def flows(self, name: str) -> list[FlowObservation]:
-        """All flows of an access point."""
+        """Return all flows of an access point."""
         return await self._list("flows", name)
 
     async def stations(self, name: str) -> list[StationObservation]:
-        """All stations of an access point."""
+        """Return all stations of an access point."""
         return await self._list("stations", name)
 
     async def _list(self, what: str, name: str) -> list[Any]:
-        """A long list, piece by piece; the longer it took, the longer it is used."""
+        """Read a long list, piece by piece; the longer it took, the longer it is reused."""
         key = (what, name)
         async with self._list_locks.setdefault(key, asyncio.Lock()):
             until, found = self._lists.get(key, (0.0, []))
@@ -102,7 +102,7 @@ class Monitor:
                 return found
             found, start = [], 0
             while start is not None:
-                piece, start = await getattr(self._control, what)(name, start)
+                piece, start = await getattr(self._backend, what)(name, start)
                 found += piece
                 await asyncio.sleep(0)
             now = time.monotonic()
@@ -110,17 +110,17 @@ class Monitor:
             return found
 
     def forget_lists(self, name: str) -> None:
-        """Something in them was changed."""
+        """Forget the lists of an access point after a change."""
         for what in ("flows", "stations"):
             self._lists.pop((what, name), None)
 
     @property
     def lost(self) -> int:
         """Samples of history that were lost, here or at agents."""
-        return self.recorder.lost + self._control.lost
+        return self.recorder.lost + self._backend.lost
 
     async def sample(self) -> None:
-        """Once a second look at every access point of this process, evenly spread over the second; for ever."""
+        """Sample every access point of this process once a second, evenly spread over the second; for ever."""
         due = time.monotonic()
         while True:
             names = self._names()
@@ -129,7 +129,7 @@ class Monitor:
                 # It may be away, or just removed.
                 with contextlib.suppress(Refused):
                     seen = self.observe(name)
-                    # Of what is not under control nothing is measured: history has a gap there, not zeros.
+                    # An access point that is not under control is not measured: history has a gap there, not zeros.
                     if seen["state"] == State.READY.value:
                         self.recorder.add(seen)
             # A clock that jumps makes no work to catch up with, and a busy second is left out.
@@ -150,19 +150,19 @@ class Monitor:
                     await self._write(self._tidy)
 
     def _look_at_stations(self) -> None:
-        """What they used since the last look goes into history."""
-        if not isinstance(self._control, Control):
-            # Their agents do.
+        """Record the usage of stations since the last call."""
+        if not isinstance(self._backend, LocalBackend):
+            # Agents record it themselves.
             return
         for name in self._names():
             with contextlib.suppress(Refused):
                 seen = self.observe(name)
                 if seen["state"] == State.READY.value:
-                    self.recorder.use(name, seen["sessions"], seen["time"], self._control.used(name))
+                    self.recorder.use(name, seen["sessions"], seen["time"], self._backend.used(name))
 
     @property
     def history_problem(self) -> str | None:
-        """Why history is not written, in one line."""
+        """Reason why history is not written, in one line, or None."""
         return self._history_problem or self.archive_problem()
 
     async def flush(self, everything: bool = False) -> None:

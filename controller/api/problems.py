@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problem details (RFC 9457): every answer that is an error has this form, and `detail` says what and where."""
+"""Problem details (RFC 9457): every error has this form, and `detail` has its place and reason."""
 
 from http import HTTPStatus
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import one_line
 from ..state.database import explain
 
@@ -19,7 +19,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
+    """An error (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,7 +41,7 @@ class ProblemError(Exception):
 
 
 def problem(status: int, detail: str, path: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The answer."""
+    """Return the answer of an error."""
     content = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=path)
     return JSONResponse(content.model_dump(), status, headers, MEDIA_TYPE)
 
@@ -62,7 +62,7 @@ TEXTS = {
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For OpenAPI: the errors that an operation answers with, beside those that all have."""
+    """Return the errors of an operation for OpenAPI, in addition to those that all have."""
     return {
         status: {
             "description": TEXTS[status],
@@ -73,7 +73,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error be answered in this form."""
+    """Answer every error in this form."""
 
     @app.exception_handler(ProblemError)
     async def known(request: Request, error: ProblemError) -> JSONResponse:

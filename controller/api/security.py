@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard in front of every route: who asks, whether they may, how often; and headers that protect browsers.
+"""The guard in front of every route: authentication, roles and rates; and headers that protect browsers.
 
     Authorization: Bearer TOKEN         programs
     Cookie: session=...                 browsers, after POST /api/v1/session; HttpOnly, SameSite=Strict
 
-Whatever is not named in `OPEN` needs a token, also what does not exist. Reading needs a viewer, anything else an
-operator; routes may ask for more. A cookie alone changes nothing when the request comes from another site.
+Every request that is not in `OPEN` needs a token, also for a path that does not exist. Reading needs a viewer, any
+other method an operator; routes may need more. A cookie alone changes nothing when the request comes from another site.
 """
 
 import asyncio
@@ -28,27 +28,27 @@ from .service import Service
 
 LOGIN = ("POST", "/api/v1/session")
 OPEN = {*((method, path) for method in ("GET", "HEAD") for path in ("/healthz", "/readyz")), LOGIN}
-"""What needs no token: health, and the way to a session. The pages' own files hold no data (`STATIC`)."""
+"""Requests that need no token: health, and login. The pages' own files hold no data (`STATIC`)."""
 STATIC = ("/", "/docs", "/static/")
 
 SESSION_SECONDS = 12 * 3600.0
 REQUESTS_PER_SECOND = 500.0
-"""Of one token; twice as many at once. A page and a Prometheus need one or two."""
+"""Requests of one token; twice as many at once. A page and a Prometheus need one or two."""
 FAILURES_PER_SECOND = 1.0
 FAILURES_AT_ONCE = 30.0
-"""Of one address without a valid token."""
+"""Failures of one address without a valid token."""
 LOGINS_PER_SECOND = 0.5
 LOGINS_AT_ONCE = 20.0
-"""Of one address, also with a valid token: each makes a session and a line of the audit log."""
+"""Logins of one address, also with a valid token: each makes a session and a line of the audit log."""
 TOLD_SECONDS = 60.0
-"""How often the log tells of one address's failures."""
-MOST_ADDRESSES = 10_000
-MOST_BYTES = 1_000_000
-"""Of a request's body."""
-MOST_BYTES_OPEN = 4096
-"""Of the body of a request that needs no token: a login."""
+"""Seconds between two log lines on one address's failures."""
+MAX_ADDRESSES = 10_000
+MAX_BODY_BYTES = 1_000_000
+"""Bytes of a request's body."""
+MAX_OPEN_BODY_BYTES = 4096
+"""Bytes of the body of a request that needs no token: a login."""
 STALE_SECONDS = 1.0
-"""How soon a token that was made or revoked elsewhere is known."""
+"""Seconds until a token that was made or revoked elsewhere is known."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 METHODS = (*SAFE, "POST", "PUT", "PATCH", "DELETE")
@@ -68,7 +68,7 @@ HEADERS = {
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """A token bucket."""
 
     level: float
@@ -98,14 +98,14 @@ class Guard:
         self._ids: dict[str, Token] = {}
         self._refreshed = -STALE_SECONDS
         self._refreshing = asyncio.Lock()
-        self._requests: dict[str, Bucket] = {}
-        self._failures: dict[str, Bucket] = {}
-        self._logins: dict[str, Bucket] = {}
+        self._requests: dict[str, TokenBucket] = {}
+        self._failures: dict[str, TokenBucket] = {}
+        self._logins: dict[str, TokenBucket] = {}
         self._told: dict[str, tuple[float, int]] = {}
-        """By address when its failures were told last, and how many there were since."""
+        """Time at which each address's failures were last logged, and their number since."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is not allowed, pass on what is."""
+        """Answer requests that are not allowed, pass on the others."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -115,7 +115,7 @@ class Guard:
         async def protect(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _protect(MutableHeaders(scope=message), scope)
-                # Methods are whatever a client says.
+                # A client can send any method.
                 method = scope["method"] if scope["method"] in METHODS else "other"
                 self._counted.seconds.labels(method, str(message["status"])).observe(time.monotonic() - began)
             await send(message)
@@ -127,7 +127,7 @@ class Guard:
         await self._app(scope, _limited(receive, _most(scope)), protect)
 
     async def _refusal(self, scope: Scope, headers: Headers, path: str) -> Response | None:
-        """Why the request is not passed on, or None."""
+        """Return the answer to a request that is not passed on, or None."""
         method = scope["method"]
         most = _most(scope)
         if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > most:
@@ -163,7 +163,7 @@ class Guard:
 
     @staticmethod
     def _cross_site(headers: Headers, path: str) -> Response | None:
-        """Whether a browser sends this for another site's page."""
+        """Return the answer to a request that a browser sends for another site's page, or None."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
         if foreign or site not in (None, "same-origin", "none"):
@@ -171,19 +171,19 @@ class Guard:
         return None
 
     @staticmethod
-    def _take(buckets: dict[str, Bucket], whose: str, rate: float, size: float) -> float:
-        """One more of somebody; 0, or the seconds to wait."""
+    def _take(buckets: dict[str, TokenBucket], whose: str, rate: float, size: float) -> float:
+        """Take one from the bucket of `whose`; return 0, or the seconds to wait."""
         now = time.monotonic()
-        if len(buckets) >= MOST_ADDRESSES:
+        if len(buckets) >= MAX_ADDRESSES:
             buckets.clear()
-        return buckets.setdefault(whose, Bucket(size, now)).take(rate, size, now)
+        return buckets.setdefault(whose, TokenBucket(size, now)).take(rate, size, now)
 
     def _too_many(self, wait: float, path: str) -> Response:
         self._counted.refused.labels("rate").inc()
         return problem(429, "too many requests: wait", path, {"retry-after": str(int(wait) + 1)})
 
     def _failing(self, scope: Scope) -> float:
-        """How long this address has to wait for having guessed too often."""
+        """Return the seconds that this address has to wait after too many failures."""
         bucket = self._failures.get(_address(scope))
         if bucket is None:
             return 0.0
@@ -191,12 +191,12 @@ class Guard:
         return 0.0 if level >= 1 else (1 - level) / FAILURES_PER_SECOND
 
     def count_failure(self, scope: Scope, kind: str) -> None:
-        """One more request (`token`) or login of this address without a valid token; the log has the first, and what
-        came since once a minute."""
+        """Count a request (`token`) or login of this address without a valid token. The first is logged, and once a
+        minute the number since."""
         address, now = _address(scope), time.monotonic()
         self._counted.refused.labels(kind).inc()
         self._take(self._failures, address, FAILURES_PER_SECOND, FAILURES_AT_ONCE)
-        if len(self._told) >= MOST_ADDRESSES:
+        if len(self._told) >= MAX_ADDRESSES:
             self._told.clear()
         told, since = self._told.get(address, (-TOLD_SECONDS, 0))
         if now - told < TOLD_SECONDS:
@@ -206,7 +206,7 @@ class Guard:
         LOG.warning("%s from %s: no valid token; %d more since it was told last", scope["path"], address, since)
 
     async def identify(self, secret: str) -> Token | None:
-        """Whose secret this is; None for nobody's."""
+        """Return the valid token of a secret, or None."""
         key = digest(secret)
         if time.monotonic() - self._refreshed > STALE_SECONDS:
             await self.refresh(only_stale=True)
@@ -214,7 +214,7 @@ class Guard:
         return token if token is not None and token.valid(time.time()) else None
 
     def still_valid(self, token: Token) -> bool:
-        """Whether a token that was good still is: for what lasts."""
+        """Return True while a token is valid: for requests that last."""
         known = self._ids.get(token.id)
         return known is not None and known.valid(time.time())
 
@@ -236,17 +236,17 @@ class Guard:
         )
 
     def clear_cookie(self, response: Response, scheme: str) -> None:
-        """Take it back."""
+        """Delete the cookie of a session."""
         response.delete_cookie(_cookie(scheme), secure=scheme == "https", httponly=True, samesite="strict")
 
 
 def _cookie(scheme: str) -> str:
-    """The prefix has browsers refuse the cookie unless it is as safe as ours are."""
+    """Return the cookie's name; its prefix has browsers refuse a cookie that is not as safe as this one."""
     return "__Host-session" if scheme == "https" else "session"
 
 
 def _secret(headers: Headers, scheme: str) -> tuple[str | None, bool]:
-    """The secret of a request, and whether it came as a cookie, which browsers send by themselves."""
+    """Return the secret of a request, and whether it came as a cookie, which browsers send by themselves."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip(), False
@@ -271,12 +271,12 @@ def _protect(headers: MutableHeaders, scope: Scope) -> None:
 
 
 def _most(scope: Scope) -> int:
-    """Bytes of the request's body at most."""
-    return MOST_BYTES_OPEN if (scope["method"], scope["path"]) in OPEN else MOST_BYTES
+    """Return the greatest size of the request's body, in bytes."""
+    return MAX_OPEN_BODY_BYTES if (scope["method"], scope["path"]) in OPEN else MAX_BODY_BYTES
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """A body without a length is cut off, too, once it is too large."""
+    """Cut off a body that becomes too large, also one without a length."""
     size = 0
 
     async def limited() -> Message:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes stand on: the desired state, and the database; `monitor` is what is seen of the access points.
+"""Desired state and database, for the routes; `monitor` has the observations of the access points.
 
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
-What begins a new session is kept first. Changes of one access point wait for each other; one that another controller on
-the same database comes before (`Conflict`) is made again, on top of the other's.
+A change that begins a new session is kept first. Changes of one access point wait for each other; one that another
+controller on the same database comes before (`Conflict`) is made again, on top of the other's.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..agent.control import LIVE, Control, Refused
+from ..agent.local_backend import LIVE, LocalBackend, Refused
 from ..agent.program import Program
-from ..config import AccessPointConfig, ConfigError, Ncr, Rule, missing_file, one_line, renewed, twins
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, missing_file, one_line
 from ..state.database import explain
 from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
@@ -31,7 +31,7 @@ from .problems import ProblemError
 
 if TYPE_CHECKING:
     from ..fleet.adoption import Adoption
-    from ..fleet.fleet import Fleet
+    from ..fleet.remote_backend import RemoteBackend
 
 LOG = logging.getLogger(__name__)
 
@@ -41,81 +41,81 @@ T = TypeVar("T")
 FILES = Path("p4src")
 """Relative to the working directory, as the paths of pipelines are."""
 FOLLOW_SECONDS = 1.0
-"""How soon a change is known that another controller made in the same database."""
-MOST_SECONDS = 30.0
-"""For how long a change is tried that other controllers come before: who follows their change first is behind the one
-who made it, and so may lose many times in a row."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.1
+"""Seconds until a change is known that another controller made in the same database."""
+MAX_RETRY_SECONDS = 30.0
+"""Seconds for which a change is tried again that other controllers come before: a controller that first follows their
+change is behind the one that made it, and so may lose many times in a row."""
+FIRST_PAUSE, MAX_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
 
 
 async def _tries() -> AsyncIterator[None]:
-    """Once more and once more, until it is enough."""
-    deadline, pause = time.monotonic() + MOST_SECONDS, FIRST_PAUSE
+    """Yield once per try, until `MAX_RETRY_SECONDS` have passed."""
+    deadline, pause = time.monotonic() + MAX_RETRY_SECONDS, FIRST_PAUSE
     while True:
         yield
         if time.monotonic() > deadline:
             return
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 class Service:
     """The service over one database and some access points.
 
     Args:
-        engine: of the database.
-        control: of the access points; a `Fleet` when their agents are on machines of their own.
+        engine: the database.
+        backend: the access points; a `RemoteBackend` when their agents are on machines of their own.
         files: the folder of the files that REST may name.
     """
 
-    def __init__(self, engine: sa.Engine, control: "Control | Fleet", files: Path = FILES) -> None:
+    def __init__(self, engine: sa.Engine, backend: "LocalBackend | RemoteBackend", files: Path = FILES) -> None:
         self._files = files
         self.store = Store(engine)
         self.archive = Archive(engine)
-        self.control = control
+        self.backend = backend
         self.adoption: Adoption | None = None
-        """Of agents on machines of their own."""
-        self.monitor = Monitor(control, self.archive, lambda: self.names, self.write, self.store.tidy)
+        """Adoption of agents on machines of their own."""
+        self.monitor = Monitor(backend, self.archive, lambda: self.names, self.write, self.store.tidy)
         self.wanted: dict[str, dict[str, Any]] = {}
-        """What was said of each access point, without what follows the defaults."""
+        """Desired state of each access point as it was given, without the defaults."""
         self.defaults = Ncr()
         self._defaults_revision: int | None = None
         self._start = 0
-        """Which start of a controller on this database this is."""
+        """Number of this start among those of controllers on this database."""
         self._own_election_ids: dict[str, int] = {}
-        """What this controller's own configuration file says of them."""
+        """Election ids of this controller's own configuration file."""
         self.started = False
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
-        """Of what is in use."""
+        """Revisions in use."""
         self.unusable: dict[str, tuple[int, str]] = {}
-        """Revisions that are of no use here, and why."""
+        """Revisions that cannot be used here, and why."""
         self.notes: dict[str, str] = {}
-        """What was left out of what is in use, and the mend."""
+        """Parts that were left out of a configuration in use, and the fix."""
         self.defaults_lock = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
-        # SQLite has one writer at a time; two readers beside it, so that a long chart holds up nothing.
+        # SQLite has one writer at a time; there are two readers, so that a long chart delays nothing.
         self._writer = ThreadPoolExecutor(1, "database-write")
         self._readers = ThreadPoolExecutor(2, "database-read")
         self._computing = ThreadPoolExecutor(1, "compute")
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A transaction that writes, off the event loop; raises `SQLAlchemyError`."""
+        """Run a transaction that writes, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A transaction that reads, off the event loop; raises `SQLAlchemyError`."""
+        """Run a transaction that reads, off the event loop; raises `SQLAlchemyError`."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
 
     async def compute(self, call: Callable[[], T]) -> T:
-        """What takes long, off the event loop."""
+        """Run a long computation off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._computing, call)
 
     async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
-        """Take the desired state from database and configuration file, if there is one; raises `ConfigError`."""
+        """Load the desired state from database and configuration file, if there is one; raises `ConfigError`."""
         given = None if from_file is None else list(from_file)
         self._own_election_ids = _election_ids(given or [])
         try:
@@ -130,24 +130,24 @@ class Service:
             raise ConfigError(explain(error)) from None
 
     def start(self) -> None:
-        """Connect."""
-        self.control.start()
+        """Connect the access points."""
+        self.backend.start()
         self.started = True
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What goes on beside the requests."""
+        """Start the tasks that run in addition to requests."""
         work = [self.monitor.keep_history(), self.follow()]
-        if not self.control.elsewhere:
+        if not self.backend.elsewhere:
             work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
     def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
-        """Begin with an access point. One that is of no use here keeps no other from its work; raises `ConfigError`
-        where it is the file's."""
+        """Begin with an access point. One that cannot be used here does not affect others; raises `ConfigError` for one
+        of the file."""
         name = entry["name"]
         try:
             entry, config = self._usable(entry)
-            self.control.prepare([self._to_run(config)])
+            self.backend.prepare([self._to_run(config)])
         except ProblemError as error:
             self._set_aside(name, revision, error.detail)
         except Refused as error:
@@ -158,12 +158,12 @@ class Service:
             self._use(entry, config, revision)
 
     def _set_aside(self, name: str, revision: int, reason: str) -> None:
-        """This revision is of no use here; said once."""
+        """Set aside a revision that cannot be used here, and log it once."""
         self.unusable[name] = revision, reason
         LOG.warning("%s", self._why_unusable(name), extra={"access_point": name})
 
     def _why_unusable(self, name: str) -> str:
-        """One line with the mend."""
+        """Return the problem in one line, with its fix."""
         where = f"/api/v1/access-points/{name}"
         return (
             f"{name}: what the database says of it is of no use here: {self.unusable[name][1]}: put another "
@@ -171,12 +171,14 @@ class Service:
         )
 
     def _usable(self, entry: dict[str, Any]) -> tuple[dict[str, Any], AccessPointConfig]:
-        """What can be used of what the database says. Of two rules that match the same the switch takes one only, so
-        the later one is left out, and told. Raises `ProblemError`."""
-        name, entry = entry["name"], renewed(entry)
+        """Return the usable part of a configuration in the database; raises `ProblemError`.
+
+        The switch accepts only one of two rules that match the same, so the later one is left out and logged.
+        """
+        name, entry = entry["name"], migrate_entry(entry)
         self.notes.pop(name, None)
         with contextlib.suppress(ValueError, TypeError):
-            pairs = twins(Rule.model_validate(rule) for rule in entry.get("rules", ()))
+            pairs = duplicate_rules(Rule.model_validate(rule) for rule in entry.get("rules", ()))
             if pairs:
                 without = {other.name for _, other in pairs} - {one.name for one, _ in pairs}
                 kept = [rule for rule in entry["rules"] if rule["name"] not in without]
@@ -197,17 +199,21 @@ class Service:
         self._revisions[config.name] = revision
         self.unusable.pop(config.name, None)
         self.monitor.seen.pop(config.name, None)
-        self.control.keep(config.name, config, max(revision, self._defaults_revision or 0))
+        self.backend.keep(config.name, config, max(revision, self._defaults_revision or 0))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
-        """The same with an election id that no other controller on this database has. Of two with the same
-        `election_id` the one that was started later has the lower: it does not push the other one aside."""
+        """Return the configuration with an election id that no other controller on this database has.
+
+        Of two controllers with the same `election_id` the later one has the lower id: it does not take over.
+        """
         own = self._own_election_ids.get(config.name, config.election_id)
         return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What REST says of an access point, once every file that it names anew is in the folder for such files; none
-        is looked at before. Raises `ProblemError`."""
+        """Check that every file which REST newly names for an access point is in the folder for such files.
+
+        No file is read before. Return the entry; raises `ProblemError`.
+        """
         for part, names in (("pipeline", ("p4info", "device_config")), ("tls", ("ca", "cert", "key"))):
             given, known = entry.get(part) or {}, (before or {}).get(part) or {}
             for name in names:
@@ -222,9 +228,9 @@ class Service:
         return entry
 
     def _check(self, config: AccessPointConfig) -> None:
-        """Whether its files are there and the access point's program, and its switch has such ports; raises
+        """Check that its files exist and are the access point's program, and that its switch has such ports; raises
         `ProblemError`."""
-        here = config.model_copy(update={"tls": None}) if self.control.elsewhere else config
+        here = config.model_copy(update={"tls": None}) if self.backend.elsewhere else config
         if missing := missing_file(here):
             raise ProblemError(422, missing)
         try:
@@ -233,7 +239,7 @@ class Service:
             raise ProblemError(422, str(error)) from None
 
     def whole(self, entry: dict[str, Any], defaults: Ncr | None = None) -> AccessPointConfig:
-        """The configuration of an access point, with what follows the defaults; raises `pydantic.ValidationError`."""
+        """Return the configuration of an access point with the defaults; raises `pydantic.ValidationError`."""
         ncr = (defaults or self.defaults).model_dump() | entry.get("ncr", {})
         return AccessPointConfig.model_validate({**entry, "ncr": ncr})
 
@@ -243,7 +249,7 @@ class Service:
         return sorted(self._configs)
 
     def config(self, name: str) -> AccessPointConfig:
-        """How an access point shall be; raises `ProblemError` 404."""
+        """Return the configuration of an access point; raises `ProblemError` 404."""
         if name not in self._configs:
             if name in self.unusable:
                 raise ProblemError(404, self._why_unusable(name))
@@ -252,16 +258,16 @@ class Service:
         return self._configs[name]
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Held while an access point is changed."""
+        """Return the lock that is held while an access point is changed."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     def revision(self, name: str) -> int:
-        """Of what is in use."""
+        """Return the revision in use."""
         return self._revisions[name]
 
     async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
-        """One more access point; `dry`: only look whether it could be added."""
-        # The defaults that it follows stay what they are meanwhile.
+        """Add an access point; `dry`: only check that it could be added."""
+        # The defaults that it follows must not change meanwhile.
         async with self.defaults_lock, self.lock(config.name):
             await self._follow(config.name)
             if config.name in self._configs:
@@ -275,12 +281,12 @@ class Service:
                 revision = await self.write(self.store.put, config, None, change)
             except Conflict:
                 raise ProblemError(409, f"access point {config.name} exists already") from None
-            self.control.add(self._to_run(whole))
+            self.backend.add(self._to_run(whole))
             self._use(entry, whole, revision)
         return whole
 
     async def remove(self, name: str, change: Change, allowed: Callable[[], None], dry: bool = False) -> None:
-        """One less; `allowed` raises when what it is now is not what shall be removed."""
+        """Remove an access point; `allowed` raises when its present configuration must not be removed."""
 
         async def remove() -> None:
             if name not in self.unusable:
@@ -294,11 +300,11 @@ class Service:
         await self._on_top(name, remove, whatever=True)
 
     def _based_on(self, name: str) -> int:
-        """The revision that a change is made on top of."""
+        """Return the revision that a change is based on."""
         return self.unusable[name][0] if name in self.unusable else self._revisions[name]
 
     async def _on_top(self, name: str, change: Callable[[], Awaitable[T]], whatever: bool = False) -> T:
-        """Do it on top of what is true of an access point now, `whatever` that is; nobody else changes it meanwhile.
+        """Make a change on top of the present configuration, `whatever` it is; nobody else changes it meanwhile.
         Raises `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
             async for _ in _tries():
@@ -315,14 +321,14 @@ class Service:
         for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
             known.pop(name, None)
         self.monitor.drop(name)
-        await self.control.remove(name)
-        self.control.keep(name, None, 0)
+        await self.backend.remove(name)
+        self.backend.keep(name, None, 0)
 
     async def change(
         self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
     ) -> AccessPointConfig:
-        """Bring an access point to what `entry` makes of what it is now, or `whatever` it is; `entry` may be asked
-        again. `dry`: only look whether that could be."""
+        """Change an access point to the entry that `entry` returns, `whatever` it is now; `entry` may be called
+        again. `dry`: only check the change."""
 
         async def bring() -> AccessPointConfig:
             if not (whatever and name in self.unusable):
@@ -341,7 +347,7 @@ class Service:
         changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
         is_live = before is not None and changed <= {*LIVE}
         if is_live:
-            await self.control.attempt(self._to_run(whole))
+            await self.backend.attempt(self._to_run(whole))
         else:
             self._check(whole)
         try:
@@ -350,18 +356,18 @@ class Service:
         except (SQLAlchemyError, Conflict):
             if is_live and before is not None:
                 with contextlib.suppress(Refused):
-                    await self.control.attempt(self._to_run(before))
+                    await self.backend.attempt(self._to_run(before))
             raise
         if before is None:
-            self.control.add(self._to_run(whole))
+            self.backend.add(self._to_run(whole))
         elif not is_live:
-            await self.control.change(self._to_run(whole))
+            await self.backend.change(self._to_run(whole))
         self.notes.pop(whole.name, None)
         self._use(entry, whole, revision)
         return whole
 
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
-        """Other NCR defaults, for every access point that says nothing else; `wanted` may be asked again."""
+        """Change the NCR defaults of all access points that do not set these fields; `wanted` may be called again."""
         async with self.defaults_lock, self._all_locked():
             async for _ in _tries():
                 await self._read_defaults()
@@ -388,23 +394,23 @@ class Service:
         for name, entry in [*self.wanted.items()]:
             self._configs[name] = self.whole(entry)
             # NCR needs nothing of the switch: no change is refused.
-            await self.control.change(self._to_run(self._configs[name]))
-            self.control.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
+            await self.backend.change(self._to_run(self._configs[name]))
+            self.backend.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
-        """Bring the defaults to what the database says; call it with all locks held."""
+        """Reload the defaults from the database; call it with all locks held."""
         ncr, revision = await self.read(self.store.ncr_defaults)
         if revision != self._defaults_revision:
             await self._use_defaults(ncr, revision)
 
     async def follow(self) -> None:
-        """Do what another controller on the same database was told; for ever."""
+        """Follow changes by other controllers on the same database; for ever."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
-                    await self.control.told.wait()
-            self.control.told.clear()
-            # A database that is away changes nothing; a change that cannot be followed is said once.
+                    await self.backend.desired_changed.wait()
+            self.backend.desired_changed.clear()
+            # A database that is away changes nothing; a change that cannot be followed is logged once.
             with contextlib.suppress(SQLAlchemyError):
                 await self._follow_all()
 
@@ -420,7 +426,7 @@ class Service:
                         LOG.warning("%s", error)
 
     async def reload(self, from_file: Iterable[AccessPointConfig]) -> None:
-        """Take the configuration file in again, as at a start; raises `ConfigError`, and then nothing has changed."""
+        """Reload the configuration file, as at a start; raises `ConfigError`, and then nothing has changed."""
         given = list(from_file)
         try:
             for config in given:
@@ -442,8 +448,10 @@ class Service:
             LOG.warning("%s", error)
 
     async def _follow(self, name: str) -> None:
-        """Bring an access point to what the database says; call it with its lock held. Raises `ProblemError` for what
-        another release may have written."""
+        """Apply the database's configuration of an access point; call it with its lock held.
+
+        Raises `ProblemError` for a configuration that cannot be used, as another release may write.
+        """
         found = await self.read(self.store.access_point, name)
         if found is None:
             if name in self._configs or name in self.unusable:
@@ -460,16 +468,16 @@ class Service:
             raise ProblemError(503, self._why_unusable(name)) from None
         try:
             if name in self._configs:
-                await self.control.change(self._to_run(whole))
+                await self.backend.change(self._to_run(whole))
             else:
-                self.control.add(self._to_run(whole))
+                self.backend.add(self._to_run(whole))
         except Refused as error:
-            # It is what shall be all the same: who changes it next does so on top of it.
+            # It is desired all the same: the next change is made on top of it.
             LOG.warning("%s: a change in the database is not followed: %s", name, error)
         self._use(entry, whole, revision)
 
     async def close(self) -> None:
-        """The end: what was sampled is kept."""
+        """Close the database, after keeping all samples."""
         await self.monitor.flush(everything=True)
         self._writer.shutdown(wait=True)
         for executor in (self._readers, self._computing):
@@ -477,5 +485,5 @@ class Service:
 
 
 def _election_ids(given: Iterable[AccessPointConfig]) -> dict[str, int]:
-    """What a configuration file says of them."""
+    """Return the election ids of a configuration file."""
     return {config.name: config.election_id for config in given if "election_id" in config.model_fields_set}

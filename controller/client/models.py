@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API takes and answers with. Made by `make client`; not edited by hand."""
+"""Request and answer bodies of the API. Made by `make client`; not edited by hand."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class AccessPointConfig(TypedDict):
 
 
 class AccessPointConfigPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. One access point: a P4Runtime device
-    and what to do with it."""
+    """Fields to change; null resets a field to its default. One access point: a P4Runtime device and what to
+    do with it."""
 
     enabled: NotRequired[bool | None]
     address: NotRequired[str | None]
@@ -72,7 +72,7 @@ class AccessPointConfigPatch(TypedDict):
 
 
 class Adoption(TypedDict):
-    """For which access point an agent is adopted."""
+    """Access point that an agent is adopted for."""
 
     access_point: str
 
@@ -151,8 +151,8 @@ class ClassWeights(TypedDict):
 
 
 class ClassWeightsPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. W_d and W_u of section 3.2.2; downlink
-    above uplink protects downloads."""
+    """Fields to change; null resets a field to its default. W_d and W_u of section 3.2.2; downlink above
+    uplink protects downloads."""
 
     downlink: NotRequired[float | None]
     uplink: NotRequired[float | None]
@@ -170,7 +170,7 @@ class CounterAnswer(TypedDict):
 
 
 class Features(TypedDict):
-    """What the access point does beside switching; all off is a plain learning switch."""
+    """Functions of the access point in addition to switching; with all off it is a plain learning switch."""
 
     ack_priority: NotRequired[bool]
     ack_filter: NotRequired[bool]
@@ -180,8 +180,8 @@ class Features(TypedDict):
 
 
 class FeaturesPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. What the access point does beside
-    switching; all off is a plain learning switch."""
+    """Fields to change; null resets a field to its default. Functions of the access point in addition to
+    switching; with all off it is a plain learning switch."""
 
     ack_priority: NotRequired[bool | None]
     ack_filter: NotRequired[bool | None]
@@ -191,7 +191,7 @@ class FeaturesPatch(TypedDict):
 
 
 class FeedbackAnswer(TypedDict):
-    """What a port feeds back: probabilities from 0 to 1 that are added for each packet."""
+    """Feedback of a port: probabilities from 0 to 1 that are added for each packet."""
 
     port: int
     device: float
@@ -230,7 +230,7 @@ class FlowObservation(TypedDict):
 
 
 class FlowPatch(TypedDict):
-    """What can be changed of a flow."""
+    """Fields of a flow that can be changed."""
 
     weight: NotRequired[float | None]
     flow_class: NotRequired[int | None]
@@ -244,8 +244,8 @@ class Gate(TypedDict):
 
 
 class GatePatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. A FIFO that, once full, takes packets
-    again only when a whole batch fits."""
+    """Fields to change; null resets a field to its default. A FIFO that, once full, takes packets again only
+    when a whole batch fits."""
 
     buffer: NotRequired[int | None]
     batch: NotRequired[int | None]
@@ -268,7 +268,7 @@ class HistoryAnswer(TypedDict):
 
 
 class Limits(TypedDict):
-    """What may be learned from one port, so that nobody fills a table for all."""
+    """Bounds on what is learned from one port, so that nobody fills a table for all."""
 
     stations_per_port: NotRequired[int]
     flows_per_port: NotRequired[int]
@@ -276,8 +276,8 @@ class Limits(TypedDict):
 
 
 class LimitsPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. What may be learned from one port, so
-    that nobody fills a table for all."""
+    """Fields to change; null resets a field to its default. Bounds on what is learned from one port, so that
+    nobody fills a table for all."""
 
     stations_per_port: NotRequired[int | None]
     flows_per_port: NotRequired[int | None]
@@ -285,13 +285,13 @@ class LimitsPatch(TypedDict):
 
 
 class Login(TypedDict):
-    """What a browser gives for a session."""
+    """Token that a browser gives for a session."""
 
     token: str
 
 
 class LoopAnswer(TypedDict):
-    """How the loop keeps time."""
+    """Timing of the loop."""
 
     ticks: int
     late: int
@@ -301,7 +301,7 @@ class LoopAnswer(TypedDict):
 
 
 class MeasureAnswer(TypedDict):
-    """Something that is measured."""
+    """A measure."""
 
     name: str
     level: Literal["access_point", "port", "class", "station"]
@@ -313,8 +313,8 @@ class MeasureAnswer(TypedDict):
 
 
 class Ncr(TypedDict):
-    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` says what each does and
-    why this default."""
+    """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` has the effect
+    of each and the reason for its default."""
 
     law: NotRequired[Literal["paper", "pi2"]]
     alpha: NotRequired[float]
@@ -336,8 +336,8 @@ class Ncr(TypedDict):
 
 
 class NcrPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. The law of feedback (NCR, section 3.2)
-    and its parameters; `accesspoint.controller.law` says what each does and why this default."""
+    """Fields to change; null resets a field to its default. The law of feedback (NCR, section 3.2) and its
+    parameters; `accesspoint.controller.law` has the effect of each and the reason for its default."""
 
     law: NotRequired[Literal["paper", "pi2"] | None]
     alpha: NotRequired[float | None]
@@ -367,7 +367,7 @@ class NewToken(TypedDict):
 
 
 class NewTokenAnswer(TypedDict):
-    """A new token with its secret, which is told this once."""
+    """A new token with its secret, which is shown only once."""
 
     id: str
     name: str
@@ -379,7 +379,7 @@ class NewTokenAnswer(TypedDict):
 
 
 class OneStationAnswer(TypedDict):
-    """A MAC address: what is said of it, what it uses, and where it was learned."""
+    """A MAC address: its settings, its usage, and where it was learned."""
 
     packets_up: int
     bytes_up: int
@@ -407,8 +407,8 @@ class P4RuntimeTls(TypedDict):
 
 
 class P4RuntimeTlsPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. Mutual TLS towards the switch: PEM
-    files, read whenever a session begins."""
+    """Fields to change; null resets a field to its default. Mutual TLS towards the switch: PEM files, read
+    whenever a session begins."""
 
     ca: NotRequired[str | None]
     cert: NotRequired[str | None]
@@ -424,8 +424,8 @@ class Pipeline(TypedDict):
 
 
 class PipelinePatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. The compiled program; paths are
-    relative to the working directory."""
+    """Fields to change; null resets a field to its default. The compiled program; paths are relative to the
+    working directory."""
 
     p4info: NotRequired[str | None]
     device_config: NotRequired[str | None]
@@ -474,7 +474,7 @@ class PortHistory(TypedDict):
 
 
 class Problem(TypedDict):
-    """What went wrong (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
+    """An error (RFC 9457); `type` is `about:blank`, as the status says all that a program needs."""
 
     type: NotRequired[str]
     title: str
@@ -484,7 +484,7 @@ class Problem(TypedDict):
 
 
 class QueueShares(TypedDict):
-    """What each priority queue may take of a port's capacity before its packets join the bulk."""
+    """Share of a port's capacity that each priority queue may use; packets above it join the bulk."""
 
     acks: NotRequired[float]
     sparse: NotRequired[float]
@@ -494,8 +494,8 @@ class QueueShares(TypedDict):
 
 
 class QueueSharesPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. What each priority queue may take of a
-    port's capacity before its packets join the bulk."""
+    """Fields to change; null resets a field to its default. Share of a port's capacity that each priority
+    queue may use; packets above it join the bulk."""
 
     acks: NotRequired[float | None]
     sparse: NotRequired[float | None]
@@ -505,7 +505,7 @@ class QueueSharesPatch(TypedDict):
 
 
 class ReadyAnswer(TypedDict):
-    """The service can do its work; how the access points are is among themselves."""
+    """The service can do its work; the state of each access point is in its own answer."""
 
     status: Literal["ready"]
     access_points: int
@@ -513,7 +513,8 @@ class ReadyAnswer(TypedDict):
 
 
 class RevisionAnswer(TypedDict):
-    """What was desired of an access point, from a moment on; `config` is what was said, without defaults."""
+    """Desired configuration of an access point from a moment on; `config` is as it was given, without
+    defaults."""
 
     revision: int
     time: float
@@ -522,7 +523,7 @@ class RevisionAnswer(TypedDict):
 
 
 class Rule(TypedDict):
-    """An entry of `classify`: a packet that matches belongs to `class_id`. What is left out matches
+    """An entry of `classify`: a packet that matches belongs to `class_id`. A missing field matches
     everything."""
 
     name: str
@@ -542,7 +543,7 @@ class Rule(TypedDict):
 
 
 class SessionAnswer(TypedDict):
-    """Who is asking."""
+    """The token that asks."""
 
     name: str
     role: Literal["viewer", "operator", "admin"]
@@ -550,7 +551,7 @@ class SessionAnswer(TypedDict):
 
 
 class Sparse(TypedDict):
-    """What counts as a sparse flow: one within the largest of three rates."""
+    """Definition of a sparse flow: one within the largest of three rates."""
 
     fair_share: NotRequired[float]
     share: NotRequired[float]
@@ -559,8 +560,8 @@ class Sparse(TypedDict):
 
 
 class SparsePatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. What counts as a sparse flow: one
-    within the largest of three rates."""
+    """Fields to change; null resets a field to its default. Definition of a sparse flow: one within the
+    largest of three rates."""
 
     fair_share: NotRequired[float | None]
     share: NotRequired[float | None]
@@ -569,7 +570,7 @@ class SparsePatch(TypedDict):
 
 
 class Station(TypedDict):
-    """What is said of a MAC address."""
+    """Settings of a MAC address."""
 
     name: NotRequired[str | None]
     locked_port: NotRequired[int | None]
@@ -580,7 +581,7 @@ class Station(TypedDict):
 
 
 class StationAnswer(TypedDict):
-    """A MAC address that was learned, what it uses, and what is said of it."""
+    """A MAC address that was learned, its usage, and its settings."""
 
     packets_up: int
     bytes_up: int
@@ -604,8 +605,8 @@ class StationAnswer(TypedDict):
 
 
 class StationHistoryAnswer(TypedDict):
-    """What a station used within `resolution` seconds each, and all together; where it used nothing there is
-    no sample."""
+    """Usage of a station within `resolution` seconds each, and its sum. Intervals without usage have no
+    sample."""
 
     access_point: str
     station: str
@@ -635,7 +636,7 @@ class StationObservation(TypedDict):
 
 
 class StationPatch(TypedDict):
-    """What is to be changed; null brings a field back to its default. What is said of a MAC address."""
+    """Fields to change; null resets a field to its default. Settings of a MAC address."""
 
     name: NotRequired[str | None]
     locked_port: NotRequired[int | None]

@@ -23,7 +23,7 @@ class Client(Transport):
         offset: int | None = None,
         state: Literal["connecting", "backup", "ready", "stopped"] | None = None,
     ) -> list[models.AccessPointAnswer]:
-        """Every access point and how it is; `state` leaves out the others."""
+        """All access points with their states; `state` selects one state."""
         return cast(
             list[models.AccessPointAnswer],
             self.call("GET", "/api/v1/access-points", query={"limit": limit, "offset": offset, "state": state}),
@@ -45,11 +45,11 @@ class Client(Transport):
         )
 
     def get_access_point(self, name: str) -> models.AccessPointAnswer:
-        """One access point and how it is."""
+        """One access point with its state."""
         return cast(models.AccessPointAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}"))
 
     def remove_access_point(self, name: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
-        """Remove an access point and its history. Its switch goes on forwarding, without feedback."""
+        """Remove an access point and its history. Its switch keeps forwarding, without feedback."""
         self.call(
             "DELETE",
             f"/api/v1/access-points/{quote(name)}",
@@ -58,7 +58,7 @@ class Client(Transport):
         )
 
     def get_config(self, name: str, *, if_none_match: str | None = None) -> models.AccessPointConfig:
-        """The whole configuration of an access point, as it is in use."""
+        """Whole configuration of an access point, as it is in use."""
         return cast(
             models.AccessPointConfig,
             self.call("GET", f"/api/v1/access-points/{quote(name)}/config", headers={"if-none-match": if_none_match}),
@@ -89,8 +89,7 @@ class Client(Transport):
     def replace_config(
         self, name: str, body: models.AccessPointConfig, *, validate: bool | None = None, if_match: str | None = None
     ) -> models.AccessPointConfig:
-        """Put another configuration in the place of the whole one: what it leaves out is the default
-        again."""
+        """Replace the whole configuration: fields that are left out get their defaults."""
         return cast(
             models.AccessPointConfig,
             self.call(
@@ -105,7 +104,8 @@ class Client(Transport):
     def list_revisions(
         self, name: str, *, limit: int | None = None, offset: int | None = None
     ) -> list[models.RevisionAnswer]:
-        """What was desired of the access point and who changed it, newest first; the last 100 are kept."""
+        """Desired configurations of the access point and who changed them, newest first; the last 100 are
+        kept."""
         return cast(
             list[models.RevisionAnswer],
             self.call(
@@ -114,7 +114,7 @@ class Client(Transport):
         )
 
     def get_revision(self, name: str, revision: int) -> models.RevisionAnswer:
-        """One of them."""
+        """One revision of an access point."""
         return cast(
             models.RevisionAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/revisions/{quote(revision)}")
         )
@@ -128,7 +128,7 @@ class Client(Transport):
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
-        """Desire again what was desired then. `If-Match` is about the whole configuration."""
+        """Restore the configuration of a revision. `If-Match` is about the whole configuration."""
         return cast(
             models.AccessPointConfig,
             self.call(
@@ -140,7 +140,7 @@ class Client(Transport):
         )
 
     def get_class_weights(self, name: str, *, if_none_match: str | None = None) -> models.ClassWeights:
-        """What the classes are worth against each other."""
+        """Weights of the classes."""
         return cast(
             models.ClassWeights,
             self.call(
@@ -170,7 +170,7 @@ class Client(Transport):
         )
 
     def get_features(self, name: str, *, if_none_match: str | None = None) -> models.Features:
-        """What is on."""
+        """Enabled features."""
         return cast(
             models.Features,
             self.call("GET", f"/api/v1/access-points/{quote(name)}/features", headers={"if-none-match": if_none_match}),
@@ -227,7 +227,7 @@ class Client(Transport):
         )
 
     def get_ncr_defaults(self, *, if_none_match: str | None = None) -> models.Ncr:
-        """The parameters of every access point that says nothing else."""
+        """Default parameters, for every access point that does not set its own."""
         return cast(models.Ncr, self.call("GET", "/api/v1/ncr-defaults", headers={"if-none-match": if_none_match}))
 
     def change_ncr_defaults(
@@ -251,7 +251,7 @@ class Client(Transport):
         )
 
     def get_rules(self, name: str, *, if_none_match: str | None = None) -> list[models.Rule]:
-        """The operator's rules: which packets belong to which class and queue."""
+        """The operator's rules, which assign packets to classes and queues."""
         return cast(
             list[models.Rule],
             self.call("GET", f"/api/v1/access-points/{quote(name)}/rules", headers={"if-none-match": if_none_match}),
@@ -285,7 +285,7 @@ class Client(Transport):
         )
 
     def delete_rule(self, name: str, rule: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
-        """Take a rule back."""
+        """Remove a rule."""
         self.call(
             "DELETE",
             f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
@@ -294,13 +294,11 @@ class Client(Transport):
         )
 
     def list_measures(self) -> list[models.MeasureAnswer]:
-        """What is measured, and where it is to be found: of access points, ports, classes of ports, and
-        stations."""
+        """Measures of access points, ports, classes of ports, and stations, and where each is found."""
         return cast(list[models.MeasureAnswer], self.call("GET", "/api/v1/measures"))
 
     def get_ports(self, name: str) -> list[models.PortAnswer]:
-        """The ports: link state, what their queues hold, and by class what was sent, marked, dropped and
-        filtered."""
+        """Ports with link state, queue, and packets sent, marked, dropped and filtered by class."""
         return cast(list[models.PortAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/ports"))
 
     def get_port(self, name: str, port: int) -> models.PortAnswer:
@@ -308,11 +306,11 @@ class Client(Transport):
         return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
 
     def get_classes(self, name: str) -> list[models.ClassAnswer]:
-        """The classes in use, what each is worth, and what left of it."""
+        """Classes in use, with the weight and the sent volume of each."""
         return cast(list[models.ClassAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/classes"))
 
     def get_feedback(self, name: str) -> list[models.FeedbackAnswer]:
-        """What each port feeds back now."""
+        """Current feedback of each port."""
         return cast(list[models.FeedbackAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/feedback"))
 
     def get_counters(self, name: str) -> list[models.CounterAnswer]:
@@ -330,7 +328,7 @@ class Client(Transport):
         name_contains: str | None = None,
         sort: Literal["address", "-rate_down_bps", "-rate_up_bps", "-bytes_down", "-bytes_up"] | None = None,
     ) -> list[models.StationAnswer]:
-        """The MAC addresses that were learned, behind which port, what they use, and what is said of them."""
+        """Learned MAC addresses with port, usage and settings."""
         return cast(
             list[models.StationAnswer],
             self.call(
@@ -348,7 +346,7 @@ class Client(Transport):
         )
 
     def get_station(self, name: str, station: str) -> models.OneStationAnswer:
-        """One MAC address, also one that is away. Its ETag is that of what is said of it."""
+        """One MAC address, also one that is away. The ETag is of its settings."""
         return cast(
             models.OneStationAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}")
         )
@@ -363,8 +361,8 @@ class Client(Transport):
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.OneStationAnswer:
-        """Say something of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null takes it
-        back."""
+        """Change settings of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null removes a
+        setting."""
         return cast(
             models.OneStationAnswer,
             self.call(
@@ -440,7 +438,7 @@ class Client(Transport):
         resolution: Literal[1, 10, 60, 600] | None = None,
         port: int | None = None,
     ) -> models.HistoryAnswer:
-        """What was measured, the last hour unless `start` says otherwise. 1 s is kept for 2 hours, 10 s for 2
+        """Samples of measures, of the last hour unless `start` is given. 1 s is kept for 2 hours, 10 s for 2
         days, a minute for 30 days, 10 minutes for a year."""
         return cast(
             models.HistoryAnswer,
@@ -460,8 +458,8 @@ class Client(Transport):
         end: float | None = None,
         resolution: Literal[60, 600] | None = None,
     ) -> models.StationHistoryAnswer:
-        """How much a station used, the last hour unless `start` says otherwise. A minute is kept for 30 days,
-        10 minutes for a year. An address that nobody knows has used nothing."""
+        """Usage of a station, of the last hour unless `start` is given. A minute is kept for 30 days, 10
+        minutes for a year. An unknown address has used nothing."""
         return cast(
             models.StationHistoryAnswer,
             self.call(
@@ -482,14 +480,14 @@ class Client(Transport):
         return self.stream(f"/api/v1/access-points/{quote(name)}/events", query={"every": every})
 
     def list_agents(self, *, limit: int | None = None, offset: int | None = None) -> list[models.AgentAnswer]:
-        """Those that wait to be adopted first, then those that were."""
+        """Agents that wait to be adopted first, then adopted agents."""
         return cast(
             list[models.AgentAnswer], self.call("GET", "/api/v1/agents", query={"limit": limit, "offset": offset})
         )
 
     def adopt_agent(self, agent_id: str, body: models.Adoption) -> models.AgentAnswer:
-        """Adopt an agent for an access point: `{"access_point": "ap1"}`. One that is not there yet is added,
-        as the agent says that it is."""
+        """Adopt an agent for an access point: `{"access_point": "ap1"}`. A new access point is added, as the
+        agent says that it is."""
         return cast(models.AgentAnswer, self.call("PUT", f"/api/v1/agents/{quote(agent_id)}", body=body))
 
     def forget_agent(self, agent_id: str) -> None:
@@ -510,11 +508,11 @@ class Client(Transport):
         )
 
     def revoke_token(self, token_id: str) -> None:
-        """Revoke a token: it, and the sessions opened with it, open nothing any more."""
+        """Revoke a token, and the sessions that were opened with it."""
         self.call("DELETE", f"/api/v1/tokens/{quote(token_id)}")
 
     def who_am_i(self) -> models.SessionAnswer:
-        """Who is asking."""
+        """Name and role of the token that asks."""
         return cast(models.SessionAnswer, self.call("GET", "/api/v1/session"))
 
     def log_in(self, body: models.Login) -> models.SessionAnswer:
@@ -534,7 +532,7 @@ class Client(Transport):
         start: float | None = None,
         end: float | None = None,
     ) -> list[models.AuditAnswer]:
-        """Every change: who, from where, what, when; newest first."""
+        """All changes with actor, address, action and time; newest first."""
         return cast(
             list[models.AuditAnswer],
             self.call(
@@ -545,9 +543,10 @@ class Client(Transport):
         )
 
     def health(self) -> models.HealthAnswer:
-        """Whether the process runs; needs no token."""
+        """Answers while the process runs; needs no token."""
         return cast(models.HealthAnswer, self.call("GET", "/healthz"))
 
     def ready(self) -> models.ReadyAnswer:
-        """Whether the service can do its work: database and regulating process answer; needs no token."""
+        """Answers when the service can do its work: database and regulating process answer; needs no
+        token."""
         return cast(models.ReadyAnswer, self.call("GET", "/readyz"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the client talks: HTTP, a token, problem details, server-sent events."""
+"""HTTP of the client: a token, problem details, server-sent events."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 SECONDS = 15.0
 SILENCE_SECONDS = 40.0
-"""A stream is quiet for 15 s at most."""
+"""Seconds without data after which a stream is lost; it is quiet for 15 s at most."""
 PAGE = 500
 
 
@@ -33,7 +33,7 @@ class Transport:
     Args:
         url: as `https://controller:8443`.
         token: of a viewer, operator or admin.
-        ca: whom the certificate must come from, PEM; None for those that this machine trusts.
+        ca: certificate authority of the controller, PEM; None for those that this machine trusts.
     """
 
     def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
@@ -42,9 +42,9 @@ class Transport:
         verify: ssl.SSLContext | bool = ssl.create_default_context(cafile=str(ca)) if ca else True
         self.url = url.rstrip("/")
         self.total: int | None = None
-        """How long the list is of which the last answer was a part."""
+        """Length of the list of which the last answer was a part."""
         self.etag: str | None = None
-        """Of the last answer, for `if_match`."""
+        """ETag of the last answer, for `if_match`."""
         self._http = httpx.Client(
             base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
         )
@@ -65,7 +65,7 @@ class Transport:
         body: Any = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
-        """One request; returns what the JSON says, None for nothing; raises `ApiError`."""
+        """Send one request; returns the JSON of the answer, or None for an empty one; raises `ApiError`."""
         try:
             answer = self._http.request(method, path, params=_given(query), json=body, headers=_given(headers))
         except httpx.HTTPError as error:
@@ -78,7 +78,7 @@ class Transport:
         return answer.json() if answer.content else None
 
     def every(self, call: Callable[..., list[T]], *arguments: Any, **options: Any) -> list[T]:
-        """A long list whole, part by part: `client.every(client.get_flows, "ap1", active=True)`."""
+        """Return all parts of a long list: `client.every(client.get_flows, "ap1", active=True)`."""
         found: list[T] = []
         while True:
             found += call(*arguments, **options, limit=PAGE, offset=len(found))
@@ -86,7 +86,7 @@ class Transport:
                 return found
 
     def stream(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
-        """Server-sent events as (event, data), until the controller ends; raises `ApiError`."""
+        """Yield server-sent events as (event, data), until the controller ends; raises `ApiError`."""
         timeout = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
         try:
             with self._http.stream("GET", path, params=_given(query), timeout=timeout) as answer:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on machines of their own, and any number of replicas of the service: what passes between them, over NATS.
+"""Messages over NATS between agents on machines of their own and any number of replicas of the service.
 
-agent  -- engine --  NATS JetStream  -- engine --  replica (`fleet` in the place of `agent.control`)
+agent  -- engine --  NATS JetStream  -- engine --  replica (`remote_backend` in the place of `agent.local_backend`)
 
-credentials   who may say what: keys, tokens of NATS, certificates, and the server's configuration
-engine        one connection: values with revisions, messages, questions with an answer
-messages      what is said, checked whenever it comes in
-fleet         what the service asks of access points whose agents are elsewhere
-adoption      agents that announce themselves
-archive       history out of the engine into the database, each sample once
+remote_backend   the access points of agents that run elsewhere, with the interface of `agent.local_backend`
+credentials      keys, tokens of NATS, certificates, and the server's configuration
+engine           one connection: values with revisions, messages, requests with an answer
+messages         the messages' models, checked on receipt
+adoption         agents that announce themselves
+archive          history out of the engine into the database, each sample once
 """

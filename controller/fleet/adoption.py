@@ -13,8 +13,8 @@ from .messages import Adopted, Announcement, Unusable, parse, text
 LOG = logging.getLogger(__name__)
 
 WAITING_SECONDS = 15.0
-"""One that was not heard for so long does not wait any more."""
-MOST_WAITING = 1000
+"""Seconds without an announcement after which an agent does not wait any more."""
+MAX_WAITING = 1000
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Adoption:
     """Answers agents that announce themselves.
 
     Args:
-        engine: the way to them.
+        engine: connects to the agents.
         account: signs their tokens.
-        access_point_of: for which access point an agent was adopted; None: for none. It may raise.
+        access_point_of: returns the access point that an agent was adopted for, or None. It may raise.
     """
 
     def __init__(self, engine: Engine, account: Key, access_point_of: Callable[[str], Awaitable[str | None]]) -> None:
@@ -42,18 +42,18 @@ class Adoption:
         self._waiting: dict[str, Waiting] = {}
 
     async def listen(self) -> None:
-        """Before the engine is connected: hear them."""
-        await self._engine.answer("fleet.announce", self._announced)
+        """Subscribe to announcements, before the engine is connected."""
+        await self._engine.serve("fleet.announce", self._announced)
 
     @property
     def waiting(self) -> dict[str, Waiting]:
-        """Those that wait, by id."""
+        """Agents that wait to be adopted, by id."""
         now = time.time()
         self._waiting = {id: found for id, found in self._waiting.items() if abs(now - found.heard) < WAITING_SECONDS}
         return self._waiting
 
     def adopted(self, id: str) -> None:
-        """It waits no more."""
+        """Remove an adopted agent from those that wait."""
         self._waiting.pop(id, None)
 
     async def _announced(self, data: bytes) -> bytes | None:
@@ -68,6 +68,6 @@ class Adoption:
         name = await self._access_point_of(announcement.id)
         if name is not None:
             return text(Adopted(name=name, jwt=agent(self._account, announcement.id, name)))
-        if announcement.id in self._waiting or len(self.waiting) < MOST_WAITING:
+        if announcement.id in self._waiting or len(self.waiting) < MAX_WAITING:
             self._waiting[announcement.id] = Waiting(announcement, time.time())
         return b""

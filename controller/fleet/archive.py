@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """History out of the engine into the database, each sample once.
 
-How far the log was read stands in the database, and changes in the transaction that writes the samples. So it does not
-matter how many replicas read, and which one is killed: of two that write the same, the second finds that the first has.
+The position in the log is kept in the database, and changes in the transaction that writes the samples. So it does not
+matter how many replicas read, and which one is killed: of two that write the same, the second notices it.
 """
 
 import asyncio
@@ -17,25 +17,25 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..samples import Bucket, Key
 from ..state.database import SETTINGS, explain
 from ..state.history import Archive
-from .engine import Away, Engine
+from .engine import Engine, Unavailable
 from .messages import Samples, Unusable, parse
 
 LOG = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 200
+MAX_BATCH = 200
 """Messages in one transaction."""
 PAUSE_SECONDS = 1.0
 ASIDE_SECONDS = 10.0
-"""How long a replica leaves it to another one that was faster."""
+"""Seconds for which a replica leaves the log to another one that was faster."""
 ROW = "history"
 
 
-class Behind(Exception):
+class AlreadyWritten(Exception):
     """Another replica has written this already."""
 
 
 def position(engine: sa.Engine, begun: str) -> int:
-    """How far the log that was begun then was read."""
+    """Return the position up to which the log of this creation time was read."""
     with engine.connect() as connection:
         value = connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == ROW))
     log, _, number = (value or "").rpartition("#")
@@ -43,29 +43,29 @@ def position(engine: sa.Engine, begun: str) -> int:
 
 
 def advance(connection: sa.Connection, begun: str, before: int, now: int) -> None:
-    """Say how far it was read, within the transaction that writes it; raises `Behind`."""
+    """Set the position in the log, within the transaction that writes the samples; raises `AlreadyWritten`."""
     values = {"value": f"{begun}#{now}", "revision": 0}
     is_row = SETTINGS.c.name == ROW
     if before == 0:
-        # Nothing of this log was read: there is no row, or one of another log.
+        # Nothing of this log was read yet: there is no row, or one of another log.
         row = connection.execute(sa.select(SETTINGS.c.value).where(is_row).with_for_update()).first()
         if row is None:
             connection.execute(sa.insert(SETTINGS).values(name=ROW, **values))
             return
         if row.value.startswith(f"{begun}#"):
-            raise Behind
+            raise AlreadyWritten
         connection.execute(sa.update(SETTINGS).where(is_row).values(**values))
         return
     where = is_row & (SETTINGS.c.value == f"{begun}#{before}")
     if not connection.execute(sa.update(SETTINGS).where(where).values(**values)).rowcount:
-        raise Behind
+        raise AlreadyWritten
 
 
 async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]]:
-    """What comes next in the log, and how far that is; raises `Away`."""
+    """Return the position after the next messages of the log, and the messages; raises `Unavailable`."""
     found: list[tuple[str, bytes]] = []
-    while len(found) < MOST_AT_ONCE:
-        following = await engine.logged(after, "ap.*.history")
+    while len(found) < MAX_BATCH:
+        following = await engine.next_logged(after, "ap.*.history")
         if following is None:
             break
         after = following[0]
@@ -76,7 +76,7 @@ async def read(engine: Engine, after: int) -> tuple[int, list[tuple[str, bytes]]
 def write(
     archive: Archive, begun: str, before: int, now: int, messages: list[tuple[str, bytes]], known: set[str]
 ) -> None:
-    """Write what can be used, in one transaction; raises `Behind` and `SQLAlchemyError`."""
+    """Write what can be used, in one transaction; raises `AlreadyWritten` and `SQLAlchemyError`."""
     done: dict[Key, Bucket] = {}
     for name, data in messages:
         if name not in known:
@@ -91,20 +91,20 @@ def write(
             if (other := done.get(key)) is None:
                 done[key] = bucket
             else:
-                # Two agents, or one that was started anew within a sample's time.
+                # Two agents, or one that was restarted within a sample's time.
                 other.join(bucket)
     archive.write(done, lambda connection: advance(connection, begun, before, now))
 
 
 class Archivist:
-    """Reads for ever.
+    """Moves history from the engine to the database, for ever.
 
     Args:
         engine: has the log.
-        archive: gets it.
-        database: of the archive.
-        run: does what blocks, elsewhere.
-        known: the access points that there are.
+        archive: keeps history.
+        database: the archive's.
+        run: runs blocking calls in a thread.
+        known: returns the access points that exist.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Archivist:
         self.problem: str | None = None
 
     async def run(self) -> None:
-        """Never ends."""
+        """Read and write for ever."""
         while True:
             seconds = PAUSE_SECONDS
             try:
@@ -128,22 +128,22 @@ class Archivist:
                 self.problem = None
                 if more:
                     continue
-            except Behind:
+            except AlreadyWritten:
                 seconds = ASIDE_SECONDS
-            except Away:
+            except Unavailable:
                 self.problem = self._engine.problem or "the engine does not answer"
             except SQLAlchemyError as error:
                 self.problem = explain(error)
-            # Replicas not at the same time.
+            # Replicas must not try at the same time.
             await asyncio.sleep(random.uniform(1, 2) * seconds)
 
     async def _step(self) -> bool:
-        """Read and write some; whether there may be more."""
+        """Read and write some messages; return True when there may be more."""
         if not self._engine.connected:
-            raise Away(self._engine.problem)
-        begun = await self._engine.begun()
+            raise Unavailable(self._engine.problem)
+        begun = await self._engine.log_created()
         before = await self._run(position, self._database, begun)
         after, messages = await read(self._engine, before)
         if after != before:
             await self._run(write, self._archive, begun, before, after, messages, {*self._known()})
-        return len(messages) == MOST_AT_ONCE
+        return len(messages) == MAX_BATCH

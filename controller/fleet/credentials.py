@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may say what: `python -m accesspoint.controller.fleet.credentials init DIRECTORY` makes all that a new engine
-needs.
+"""Credentials of a fleet: `python -m accesspoint.controller.fleet.credentials init DIRECTORY` makes all that a new
+engine needs.
 
-NATS knows its clients by Ed25519 keys, and what each may do by a token (JWT) that the account's key has signed, so a
-new agent needs no change of the server: the service, which holds that key, signs what it may do. Whoever connects
+NATS identifies clients by Ed25519 keys, and has the permissions of each in a token (JWT) that the account's key has
+signed, so a new agent needs no change of the server: the service, which holds that key, signs its permissions. A client
 proves its own key, which never leaves its machine. The files are those of NATS' own tools.
 """
 
@@ -31,23 +31,23 @@ from ..config import ConfigError
 
 SEED = 18 << 3
 KINDS = {"O": 14 << 3, "A": 0, "U": 20 << 3}
-"""Of keys: operator, account, user; their first letters are these."""
+"""Kinds of keys: operator, account, user; their texts begin with these letters."""
 
 VALID_DAYS = 30
-"""How long an agent's token is good; it asks for the next one in time. Without one it goes on alone."""
+"""Days for which an agent's token is valid; it asks for the next one in time. Without one it runs alone."""
 CERTIFICATE_DAYS = 3650
 STORE = "2GB"
-"""What the engine may take of its disk."""
+"""Disk space that the engine may use."""
 
 
 def _text(data: bytes) -> str:
-    """Base32 with a checksum, as NATS writes keys."""
+    """Encode a key as NATS does: base32 with a checksum."""
     whole = data + binascii.crc_hqx(data, 0).to_bytes(2, "little")
     return base64.b32encode(whole).decode().rstrip("=")
 
 
 def _bytes(text: str) -> bytes:
-    """The other way; raises ValueError."""
+    """Decode a key's text; raises ValueError."""
     whole = base64.b32decode(text + "=" * (-len(text) % 8))
     if binascii.crc_hqx(whole[:-2], 0).to_bytes(2, "little") != whole[-2:]:
         raise ValueError("its checksum is wrong")
@@ -55,7 +55,7 @@ def _bytes(text: str) -> bytes:
 
 
 def is_user(key: str) -> bool:
-    """Whether this is the public key of a user."""
+    """Return True for the public key of a user."""
     try:
         return len(key) == 56 and _bytes(key)[0] == KINDS["U"]
     except ValueError:
@@ -63,7 +63,7 @@ def is_user(key: str) -> bool:
 
 
 class Key:
-    """A key pair of NATS; made anew, or from its seed. Raises ValueError for what is none."""
+    """A key pair of NATS, new or from its seed. Raises ValueError for a bad seed."""
 
     def __init__(self, kind: str, seed: str | None = None) -> None:
         if seed is None:
@@ -81,21 +81,21 @@ class Key:
 
     @property
     def seed(self) -> str:
-        """What must be kept secret."""
+        """Return the seed, which must be kept secret."""
         return _text(self._prefix(self._kind) + self._private.private_bytes_raw())
 
     @property
     def public(self) -> str:
-        """By which all know it."""
+        """Return the public key."""
         return _text(bytes([KINDS[self._kind]]) + self._private.public_key().public_bytes_raw())
 
     def sign(self, data: bytes) -> bytes:
-        """Prove that we have it."""
+        """Sign data, as a proof of the key."""
         return self._private.sign(data)
 
 
 def token(issuer: Key, subject: str, name: str, claims: dict[str, Any], days: float | None = None) -> str:
-    """A JWT as NATS reads it."""
+    """Make a JWT of NATS."""
     body = {"iss": issuer.public, "sub": subject, "name": name, "iat": int(time.time()), "nats": claims}
     if days is not None:
         body["exp"] = int(time.time() + days * 86_400)
@@ -110,7 +110,7 @@ def _url(data: bytes) -> str:
 
 
 def claims_of(jwt: str) -> dict[str, Any]:
-    """What a token says, not whether it is right: the server decides that. Raises ValueError."""
+    """Return a token's claims, without a check of its signature, which is the server's part. Raises ValueError."""
     body = jwt.split(".")[1] if jwt.count(".") == 2 else ""
     claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)) or b"0")
     if not isinstance(claims, dict):
@@ -119,13 +119,13 @@ def claims_of(jwt: str) -> dict[str, Any]:
 
 
 def user(account: Key, subject: str, name: str, publish: list[str], subscribe: list[str], days: float | None) -> str:
-    """The token of a client that may publish and hear so much."""
+    """Make the token of a client with these permissions."""
     claims = {
         "type": "user",
         "version": 2,
         "pub": {"allow": publish},
         "sub": {"allow": subscribe},
-        # To answer who asks.
+        # Permission to answer requests.
         "resp": {"max": 1, "ttl": 60_000_000_000},
         "subs": -1,
         "data": -1,
@@ -136,14 +136,14 @@ def user(account: Key, subject: str, name: str, publish: list[str], subscribe: l
 
 @dataclass(frozen=True)
 class Credentials:
-    """A key and what it may do: a `.creds` file of NATS."""
+    """A key and its token: a `.creds` file of NATS."""
 
     key: Key
     jwt: str
 
     @classmethod
     def load(cls, path: Path) -> "Credentials":
-        """Raises `ConfigError`."""
+        """Load a `.creds` file; raises `ConfigError`."""
         lines = _read(path).split()
         found = {len(line) > 100: line for line in lines if "." in line or line.startswith("SU")}
         try:
@@ -154,7 +154,7 @@ class Credentials:
             ) from None
 
     def text(self) -> str:
-        """What stands in the file."""
+        """Return the contents of the file."""
         return (
             f"-----BEGIN NATS USER JWT-----\n{self.jwt}\n------END NATS USER JWT------\n\n"
             f"-----BEGIN USER NKEY SEED-----\n{self.key.seed}\n------END USER NKEY SEED------\n"
@@ -162,7 +162,7 @@ class Credentials:
 
 
 def load_key(kind: str, path: Path) -> Key:
-    """A key out of its file; raises `ConfigError`."""
+    """Load a key from its file; raises `ConfigError`."""
     try:
         return Key(kind, _read(path).strip())
     except ValueError as error:
@@ -177,7 +177,7 @@ def _read(path: Path) -> str:
 
 
 def write(path: Path, text: str | bytes, mode: int = 0o600) -> None:
-    """A file that is there whole or not at all, also after a power cut."""
+    """Write a file atomically: it is complete or missing, also after a power cut."""
     beside = path.with_name(path.name + ".new")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(text if isinstance(text, bytes) else text.encode())
@@ -187,12 +187,12 @@ def write(path: Path, text: str | bytes, mode: int = 0o600) -> None:
 
 
 def key_of(name: str) -> str:
-    """An access point's name as one word of NATS' subjects, where a dot parts two."""
+    """Return an access point's name as one word of NATS' subjects, where a dot separates words."""
     return name.replace(".", "=")
 
 
 def agent(account: Key, public: str, name: str) -> str:
-    """The token of the agent of an access point: its own subjects, and no others."""
+    """Make the token of an access point's agent: for its own subjects, and no others."""
     key = key_of(name)
     publish = [
         f"ap.{key}.seen",
@@ -207,7 +207,7 @@ def agent(account: Key, public: str, name: str) -> str:
 
 
 def init(directory: Path, hosts: list[str], listen: str) -> None:
-    """Keys, credentials, certificates and `nats.conf` of a new engine; raises `ConfigError` where there is one."""
+    """Make keys, credentials, certificates and `nats.conf` of a new engine; raises `ConfigError` where there is one."""
     configuration = directory / "nats.conf"
     if configuration.exists():
         raise ConfigError(f"{configuration}: is there already: every agent would have to be adopted anew")
@@ -260,7 +260,7 @@ resolver_preload: {{
 
 
 def _certificates(hosts: list[str]) -> dict[str, str]:
-    """An authority of the fleet's own, and the server's certificate for these names and addresses."""
+    """Make an authority of the fleet's own, and the server's certificate for these names and addresses."""
     now = datetime.now(UTC)
     authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet")])
@@ -277,7 +277,7 @@ def _certificates(hosts: list[str]) -> dict[str, str]:
     names = x509.SubjectAlternativeName([_name(host) for host in hosts])
     own = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    # Python 3.13 takes no authority that does not say so (RFC 5280, 4.2.1.3).
+    # Python 3.13 accepts no authority without this extension (RFC 5280, 4.2.1.3).
     signs = x509.KeyUsage(
         key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
@@ -307,7 +307,7 @@ application = typer.Typer(add_completion=False, pretty_exceptions_enable=False, 
 
 @application.callback()
 def _commands() -> None:
-    """What the engine of a fleet needs."""
+    """Credentials of a fleet's engine."""
 
 
 @application.command("init")
@@ -323,7 +323,7 @@ def _init(
 
 
 def main() -> int:
-    """Run; a mistake is one line and code 2."""
+    """Run; an error is one line and code 2."""
     try:
         application()
     except ConfigError as error:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to NATS JetStream: values with revisions, messages, questions with an answer, and a log that is read
-in its order.
+"""One connection to NATS JetStream: values with revisions, messages, requests with an answer, and a log that is read in
+its order.
 
-It is there or it is not: `connected` says which, and it comes back by itself. No method waits longer than its limit,
-and what did not arrive is an `Away`, never a guess. Values are read by their own subjects, so that the server's
-permissions hold for reading too; nobody has a consumer there, so a thousand agents cost the engine nothing but their
+`connected` has its state; a lost connection is made again automatically. No method waits longer than its limit, and a
+missing answer is an `Unavailable`, never a guess. Values are read by their own subjects, so that the server's
+permissions hold for reading too; there are no consumers, so a thousand agents cost the engine nothing but their
 connections.
 """
 
@@ -28,37 +28,37 @@ from ..config import ConfigError
 from .credentials import Credentials, key_of
 
 LOG = logging.getLogger(__name__)
-# asyncio warns of what the client's protocol answers to the end of a TLS connection; nothing comes of it.
+# asyncio warns of the client's answer to the end of a TLS connection, which has no effect.
 logging.getLogger("asyncio").addFilter(lambda record: "eof_received" not in str(record.msg))
 
-SECONDS = 2.0
-"""How long an answer may take."""
-AGAIN_SECONDS = 0.5
+ANSWER_SECONDS = 2.0
+"""Seconds that an answer may take."""
+RETRY_SECONDS = 0.5
 PING_SECONDS = 2
-"""A connection that two of these find silent is given up, and made anew."""
+"""Seconds between pings; a connection that is silent for two of them is given up, and made again."""
 
 DESIRED = "desired"
-"""What each access point shall be."""
+"""Bucket of the desired configuration of each access point."""
 LEASE = "lease"
-"""Which agent is primary."""
+"""Bucket of the primary agent of each access point."""
 HISTORY = "HISTORY"
 HISTORY_AGE = 86_400.0
 HISTORY_BYTES = 1 << 30
-"""What waits for a database that is away: so long and so much at most."""
-TWICE_SECONDS = 3600.0
-"""How long the engine knows what was said already."""
+"""Bounds on history that waits for a database that is away: seconds and bytes."""
+DUPLICATE_SECONDS = 3600.0
+"""Seconds for which the engine recognises duplicate messages."""
 WRONG_SEQUENCE = 10071
 
-Answering = Callable[[bytes], Awaitable[bytes | None]]
-"""What makes an answer; None: another one gives it."""
+Handler = Callable[[bytes], Awaitable[bytes | None]]
+"""Handler of requests; None: another client answers."""
 
 
-class Away(Exception):
-    """The engine, or who should answer, did not answer in time."""
+class Unavailable(Exception):
+    """The engine, or the client that should answer, did not answer in time."""
 
 
 class Conflict(Exception):
-    """The value is another one by now."""
+    """The value has changed meanwhile."""
 
 
 @contextlib.contextmanager
@@ -75,15 +75,15 @@ def _cancellable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _asking() -> Iterator[None]:
-    """What goes wrong is `Away`."""
+def _errors_as_unavailable() -> Iterator[None]:
+    """Raise errors of a request as `Unavailable`."""
     with _cancellable():
         try:
             yield
         except NoRespondersError:
-            raise Away("nobody is there to answer") from None
+            raise Unavailable("nobody is there to answer") from None
         except (TimeoutError, Error, OSError) as error:
-            raise Away(str(error) or "no answer in time") from None
+            raise Unavailable(str(error) or "no answer in time") from None
 
 
 class Engine:
@@ -91,9 +91,9 @@ class Engine:
 
     Args:
         servers: `tls://HOST:PORT`, one or more.
-        ca: whom the server's certificate must come from.
-        credentials: who we are.
-        name: what the engine shows of us.
+        ca: certificate authority of the servers.
+        credentials: key and token of this client.
+        name: name of this client, for the engine's monitoring.
     """
 
     def __init__(self, servers: list[str], ca: Path, credentials: Credentials, name: str) -> None:
@@ -105,9 +105,9 @@ class Engine:
         self.problem: str | None = "the engine did not answer yet"
         self._warned = False
         self.reconnected = asyncio.Event()
-        """Set whenever a connection begins: what was said meanwhile was not heard."""
+        """Set whenever a connection begins: messages before it were missed."""
         self.refused = asyncio.Event()
-        """Set when the engine does not take these credentials."""
+        """Set when the engine rejects these credentials."""
         try:
             self._tls = ssl.create_default_context(cafile=str(ca))
         except (OSError, ssl.SSLError) as error:
@@ -118,13 +118,13 @@ class Engine:
 
     @property
     def connected(self) -> bool:
-        """Whether the engine is there now."""
+        """True while the engine is connected."""
         return bool(self._client.is_connected)
 
     async def run(self) -> None:
         """Connect, now and whenever it is lost; for ever."""
         while True:
-            # The client's own way back gives up after some errors, and keeps what was to be said for later.
+            # The client's own reconnection gives up after some errors, and delays messages.
             client, closed = Client(), asyncio.Event()
             try:
                 with _cancellable():
@@ -135,14 +135,14 @@ class Engine:
                 LOG.info("the engine is there") if self._warned else None
                 self.problem, self._warned = None, False
                 self.reconnected.set()
-                # To end a connection to who does not answer takes TLS half a minute, in which another server may.
+                # TLS takes half a minute to end a connection to a silent server, in which another server may answer.
                 while client.is_connected and not closed.is_set():
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(AGAIN_SECONDS):
+                        async with asyncio.timeout(RETRY_SECONDS):
                             await closed.wait()
                 await self._note(ConnectionError("the connection was lost"))
             except asyncio.CancelledError:
-                # Whatever is said of the end is nobody's trouble.
+                # Errors of the end need no log line.
                 self._warned = True
                 raise
             except (TimeoutError, Error, OSError) as error:
@@ -150,10 +150,10 @@ class Engine:
                     await self._note(error)
             finally:
                 with contextlib.suppress(Error, OSError, TimeoutError):
-                    async with asyncio.timeout(SECONDS):
+                    async with asyncio.timeout(ANSWER_SECONDS):
                         with _cancellable():
                             await client.close()
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _connect(self, client: Client, closed: asyncio.Event) -> None:
         async def end() -> None:
@@ -175,10 +175,10 @@ class Engine:
         )
 
     async def _note(self, error: Exception) -> None:
-        """Say once what is wrong, until it is mended."""
+        """Log a problem once, until it is fixed."""
         where, text = ", ".join(self._servers), " ".join(str(error).split()) or type(error).__name__
         if "permissions" in text:
-            # Of one message, which nobody gets; the connection goes on.
+            # One message is lost; the connection stays.
             LOG.warning("the engine at %s: %s", where, text)
             return
         if "authorization" in text.lower() or "authentication" in text.lower():
@@ -189,20 +189,20 @@ class Engine:
             LOG.warning("%s", self.problem)
         self._warned = True
 
-    async def hear(self, subject: str, heard: Callable[[str, bytes], None]) -> None:
-        """Call with every message's subject and data."""
+    async def subscribe(self, subject: str, heard: Callable[[str, bytes], None]) -> None:
+        """Subscribe: call `heard` with every message's subject and data."""
 
         async def callback(message: Msg) -> None:
             heard(message.subject, message.data)
 
         await self._subscribe(subject, callback)
 
-    async def answer(self, subject: str, answering: Answering) -> None:
-        """Answer what is asked; several at a time, so that a long one holds up none."""
+    async def serve(self, subject: str, handler: Handler) -> None:
+        """Answer requests; several at a time, so that a long one delays none."""
         under_way: set[asyncio.Task[None]] = set()
 
         async def respond(message: Msg) -> None:
-            answer = await answering(message.data)
+            answer = await handler(message.data)
             if answer is not None and message.reply:
                 with contextlib.suppress(Error):
                     await message.respond(answer)
@@ -219,59 +219,61 @@ class Engine:
         if self._client.is_connected:
             await self._client.subscribe(subject, cb=callback)
 
-    async def say(self, subject: str, data: bytes) -> None:
-        """Tell whoever listens; nobody hears it while the engine is away."""
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Publish a message; it is lost while the engine is away."""
         if self.connected:
             with contextlib.suppress(Error):
                 await self._client.publish(subject, data)
 
-    async def ask(
-        self, subject: str, data: bytes, seconds: float = SECONDS, headers: dict[str, str] | None = None
+    async def request(
+        self, subject: str, data: bytes, seconds: float = ANSWER_SECONDS, headers: dict[str, str] | None = None
     ) -> Msg:
-        """Ask, and wait for the answer; raises `Away`."""
+        """Send a request, and wait for the answer; raises `Unavailable`."""
         if not self.connected:
-            raise Away(self.problem)
-        with _asking():
+            raise Unavailable(self.problem)
+        with _errors_as_unavailable():
             return await self._client.request(subject, data, timeout=seconds, headers=headers)
 
-    async def value(self, bucket: str, name: str, seconds: float = SECONDS) -> tuple[int, bytes] | None:
-        """A value and its revision; None for none. Raises `Away`."""
+    async def value(self, bucket: str, name: str, seconds: float = ANSWER_SECONDS) -> tuple[int, bytes] | None:
+        """Return a value's revision and the value, or None. Raises `Unavailable`."""
         key = key_of(name)
-        answer = await self.ask(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}", b"", seconds)
+        answer = await self.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}", b"", seconds)
         return _found(answer)
 
-    async def put(self, bucket: str, name: str, data: bytes, based_on: int, seconds: float = SECONDS) -> int:
-        """Put a value in the place of the one with this revision (0: of none); returns its own. Raises `Conflict` and
-        `Away`."""
+    async def put(self, bucket: str, name: str, data: bytes, based_on: int, seconds: float = ANSWER_SECONDS) -> int:
+        """Replace the value of revision `based_on` (0: none); return the new revision.
+
+        Raises `Conflict` and `Unavailable`.
+        """
         headers = {"Nats-Expected-Last-Subject-Sequence": str(based_on)}
-        return _kept(await self.ask(f"$KV.{bucket}.{key_of(name)}", data, seconds, headers))
+        return _kept(await self.request(f"$KV.{bucket}.{key_of(name)}", data, seconds, headers))
 
     async def log(self, subject: str, data: bytes, once: str) -> None:
-        """Keep a message in the log, once, however often it is said. Raises `Away`."""
-        _kept(await self.ask(subject, data, headers={"Nats-Msg-Id": once}))
+        """Add a message to the log, once, however often it is sent. Raises `Unavailable`."""
+        _kept(await self.request(subject, data, headers={"Nats-Msg-Id": once}))
 
-    async def logged(self, after: int, subject: str) -> tuple[int, str, bytes] | None:
-        """The next message of the log, with its number and subject; None when there is none yet. Raises `Away`."""
+    async def next_logged(self, after: int, subject: str) -> tuple[int, str, bytes] | None:
+        """Return the next message of the log with number and subject, or None. Raises `Unavailable`."""
         wanted = json.dumps({"seq": after + 1, "next_by_subj": subject}).encode()
-        answer = await self.ask(f"$JS.API.DIRECT.GET.{HISTORY}", wanted)
+        answer = await self.request(f"$JS.API.DIRECT.GET.{HISTORY}", wanted)
         found = _found(answer)
         return None if found is None else (found[0], (answer.headers or {})["Nats-Subject"], found[1])
 
-    async def begun(self) -> str:
-        """When the log was made: another one counts anew. Raises `Away`."""
-        with _asking():
-            info = await self._client.jetstream(timeout=SECONDS).stream_info(HISTORY)
+    async def log_created(self) -> str:
+        """Return the creation time of the log, whose numbers are its own. Raises `Unavailable`."""
+        with _errors_as_unavailable():
+            info = await self._client.jetstream(timeout=ANSWER_SECONDS).stream_info(HISTORY)
         return str(info.created)
 
     async def names(self, bucket: str) -> list[str]:
-        """Whatever has a value. Raises `Away`."""
-        with _asking():
-            info = await self._client.jetstream(timeout=SECONDS).stream_info(f"KV_{bucket}", subjects_filter=">")
+        """Return the names that have a value. Raises `Unavailable`."""
+        with _errors_as_unavailable():
+            info = await self._client.jetstream(timeout=ANSWER_SECONDS).stream_info(f"KV_{bucket}", subjects_filter=">")
         prefix = f"$KV.{bucket}."
         return [subject.removeprefix(prefix).replace("=", ".") for subject in info.state.subjects or ()]
 
     async def prepare(self, copies: int) -> None:
-        """Make what is not there yet; raises `Away`."""
+        """Create missing buckets and the log; raises `Unavailable`."""
         streams = [
             StreamConfig(
                 name=f"KV_{bucket}",
@@ -289,18 +291,18 @@ class Engine:
                 subjects=["ap.*.history"],
                 max_age=HISTORY_AGE,
                 max_bytes=HISTORY_BYTES,
-                duplicate_window=TWICE_SECONDS,
+                duplicate_window=DUPLICATE_SECONDS,
                 allow_direct=True,
                 num_replicas=copies,
             )
         )
-        manager = self._client.jetstream(timeout=SECONDS)
+        manager = self._client.jetstream(timeout=ANSWER_SECONDS)
         for stream in streams:
-            with _asking():
+            with _errors_as_unavailable():
                 try:
                     await manager.add_stream(stream)
                 except APIError as error:
-                    # Somebody has set it up in another way: it is theirs to know why.
+                    # Somebody has set it up in another way, which is kept.
                     LOG.warning("the engine's %s: %s: it is left as it is", stream.name, error.description)
 
 
@@ -310,7 +312,7 @@ def _found(answer: Msg) -> tuple[int, bytes] | None:
         return int(headers["Nats-Sequence"]), answer.data
     if headers.get("Status") == "404":
         return None
-    raise Away(f"the engine answers {headers.get('Status', 'nothing that is known')}")
+    raise Unavailable(f"the engine answers {headers.get('Status', 'nothing that is known')}")
 
 
 def _kept(answer: Msg) -> int:
@@ -320,7 +322,7 @@ def _kept(answer: Msg) -> int:
             return int(said["seq"])
         wrong, text = said["error"].get("err_code"), said["error"].get("description")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Away("the engine answers nothing that is known") from None
+        raise Unavailable("the engine answers nothing that is known") from None
     if wrong == WRONG_SEQUENCE:
         raise Conflict(text)
-    raise Away(f"the engine keeps nothing: {text}")
+    raise Unavailable(f"the engine keeps nothing: {text}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents and replicas say to each other, as JSON.
+"""Messages between agents and replicas, as JSON.
 
-What comes in is checked whole before anything is done with it: it may be of another release, or of somebody who writes
-what is not theirs to write.
+A message is checked completely before it is used: it may be of another release, or from somebody without the right to
+write it.
 """
 
 import json
@@ -15,10 +15,10 @@ from ..observation import Observation
 from ..samples import MEANS, RETENTION, STATION_RETENTION, STATION_SUMS, SUMS, Bucket, Key
 
 VERSION: Literal[1] = 1
-"""Of the messages; another one is of another release."""
-MOST_BYTES = 1_000_000
-"""Of one message: what the engine takes."""
-MOST_ROWS = 1000
+"""Version of the messages; another one is of another release."""
+MAX_MESSAGE_BYTES = 1_000_000
+"""Bytes of one message that the engine accepts."""
+MAX_ROWS = 1000
 """Samples in one message."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -31,7 +31,7 @@ class Unusable(Exception):
 
 
 class Message(BaseModel):
-    """The version says of which release it is."""
+    """A message; its version identifies the release."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -39,28 +39,28 @@ class Message(BaseModel):
 
 
 class Desired(Message):
-    """What an access point shall be, as of a revision; None: it was removed."""
+    """Desired configuration of an access point, as of a revision; None: it was removed."""
 
     revision: Count
     config: dict[str, Any] | None
 
 
 class Lease(Message):
-    """Which agent is primary; the revision of this value is the lease's epoch."""
+    """The primary agent; the revision of this value is the lease's epoch."""
 
     agent: Text
 
 
 class Seen(Message):
-    """What an agent sees, once a second."""
+    """Observation by an agent, once a second."""
 
     agent: Text
     revision: Count
-    """Of what it holds the access point to."""
+    """Revision that is applied to the access point."""
     lost: Count
     """Samples of history that it could not keep any longer."""
     problem: str | None
-    """What keeps it from doing what is desired."""
+    """Reason why the desired configuration is not applied."""
     observation: Observation
 
 
@@ -70,16 +70,16 @@ class Samples(Message):
 
     rows: Annotated[
         list[tuple[Literal[tuple(RETENTION)], Count, Count, Count, Count, list[float], list[Count]]],  # type: ignore[valid-type]
-        Field(max_length=MOST_ROWS),
+        Field(max_length=MAX_ROWS),
     ]
     used: Annotated[
         list[tuple[Literal[tuple(STATION_RETENTION)], MacAddress, Count, list[Count]]],  # type: ignore[valid-type]
-        Field(max_length=MOST_ROWS),
+        Field(max_length=MAX_ROWS),
     ] = []
 
     @classmethod
     def of(cls, done: dict[Key, Bucket]) -> "Samples":
-        """What a recorder took."""
+        """Make a message of a recorder's samples."""
         rows = [
             (key[0], key[2], key[3], bucket.samples, bucket.delay_max_us, bucket.means, bucket.sums)
             for key, bucket in done.items()
@@ -89,7 +89,7 @@ class Samples(Message):
         return cls.model_construct(version=VERSION, rows=rows, used=used)
 
     def buckets(self, name: str) -> dict[Key, Bucket]:
-        """What can be written; raises `Unusable`."""
+        """Return the samples to be written; raises `Unusable`."""
         done: dict[Key, Bucket] = {}
         for resolution, port, time, number, longest, means, sums in self.rows:
             if len(means) != len(MEANS) or len(sums) != len(SUMS) or not number or port > 511 or time >= 2**31:
@@ -103,14 +103,14 @@ class Samples(Message):
 
 
 class Order(Message):
-    """What an agent is asked to do."""
+    """A request to an agent."""
 
     do: Literal["flows", "stations", "flow", "usage", "change_flow", "counters", "attempt"]
     arguments: dict[str, Any]
 
 
 class Answer(Message):
-    """What came of it; with a `status` it was refused."""
+    """Result of an order; with a `status` it was refused."""
 
     answer: Any = None
     status: int | None = None
@@ -125,11 +125,11 @@ class Announcement(Message):
     name: Name
     host: Text
     config: AccessPointConfig | None = None
-    """What it would be, if nobody knows better."""
+    """Configuration that it asks for, unless the service has another one."""
 
 
 class Adopted(Message):
-    """The answer to that: the token with which it may do its work."""
+    """Answer to an announcement: the token with which the agent may work."""
 
     name: Name
     jwt: Annotated[str, Field(max_length=8192)]
@@ -139,7 +139,7 @@ M = TypeVar("M", bound=Message)
 
 
 def parse(kind: type[M], data: bytes) -> M:
-    """Raises `Unusable`."""
+    """Parse and check a message; raises `Unusable`."""
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
@@ -156,5 +156,5 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def text(message: Message) -> bytes:
-    """As it is sent."""
+    """Return a message as it is sent."""
     return message.model_dump_json(exclude_unset=False).encode()

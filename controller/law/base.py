@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a law of feedback offers. The feedback of a packet is the sum of three terms, (1):
+"""Interface of a law of feedback. The feedback of a packet is the sum of three terms, (1):
 
     F_i = f_i + f_class(i) + f_device, within [0, 1]
 
@@ -8,7 +8,7 @@ saturating at 1; so each is within [0, 1] as well.
 """
 
 IDLE_SECONDS = 1.0
-"""After so long without traffic a busy period (3.2.1) is over, and a term starts anew: its errors belong to that."""
+"""Seconds without traffic after which a busy period (3.2.1) is over, and a term restarts: its errors belong to that."""
 
 
 class DeviceTerm:
@@ -27,7 +27,7 @@ class DeviceTerm:
         interval: float,
         limit: float,
     ) -> float:
-        """The feedback of the port.
+        """Compute the feedback of the port.
 
         Args:
             now: seconds, never going back.
@@ -40,7 +40,7 @@ class DeviceTerm:
         raise NotImplementedError
 
     def resume(self, feedback: float) -> None:
-        """Go on from what the data plane has."""
+        """Resume from the feedback that the data plane has."""
         raise NotImplementedError
 
 
@@ -49,20 +49,20 @@ class Law:
 
     name = ""
     exact = False
-    """Whether every change of a term reaches the data plane, however small."""
+    """True when every change of a term is written to the data plane, however small."""
     scalable_queue = False
-    """Whether what scalable senders get lets them wait in a queue of their own, ahead of the bulk."""
+    """True when the feedback of scalable senders lets them wait in a queue of their own, ahead of the bulk."""
 
     def scalable(self, feedback: float) -> float:
-        """What a scalable sender (RFC 9330) gets, whose window goes with 1/feedback, where a classic one gets this."""
+        """Return the feedback of scalable senders (RFC 9330), whose window goes with 1/feedback, for a classic one."""
         raise NotImplementedError
 
     def dropped(self, feedback: float) -> float:
-        """What the device term drops of what is not ECN-capable, where it marks this much of the rest."""
+        """Return the device term's drops of packets that are not ECN-capable, where it marks `feedback` of the rest."""
         raise NotImplementedError
 
     def averaging(self, seconds: float) -> float:
-        """The time constant of measured rates, of the one that is configured; 0: what one interval carried."""
+        """Return the time constant of measured rates for the configured one; 0: the rate of one interval."""
         raise NotImplementedError
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
@@ -90,7 +90,7 @@ class Law:
         limit: float,
         fullness: float,
     ) -> tuple[list[float], list[float]]:
-        """The flow terms, or the class terms, of one port (3.2.1, 3.2.2); a place in each list for each of them.
+        """Compute the flow terms, or the class terms, of one port (3.2.1, 3.2.2); a place in each list for each.
 
         Args:
             before: the feedback at the last update; 0 for who was idle.
@@ -110,5 +110,5 @@ class Law:
         raise NotImplementedError
 
     def device(self) -> DeviceTerm:
-        """The device term of a port, at its beginning."""
+        """Return the device term of a port, at its beginning."""
         raise NotImplementedError

@@ -59,7 +59,7 @@ class PaperDeviceTerm(DeviceTerm):
         self._time, self._queue = now, queue
         if elapsed == 0.0:
             return self._feedback
-        # An interval that came late counts as the intervals that it holds.
+        # A late interval counts as the intervals that it spans.
         steps = elapsed / interval
         error = (grown / steps + kappa1 * (queue - target)) / target
         self._sum = min(1.0, max(0.0, self._sum + gamma * kappa2 * error * steps))
@@ -72,25 +72,25 @@ class PaperDeviceTerm(DeviceTerm):
 
 
 class Paper(Law):
-    """As `Law`; what the paper does not know plays no part: averages, limits, a queue that has to be there."""
+    """The law of the paper, which has no averages and limits, and does not depend on a queue."""
 
     name = "paper"
     exact = True
 
     def scalable(self, feedback: float) -> float:
-        """The paper tells no senders apart."""
+        """Return the same feedback: the paper does not distinguish senders."""
         return feedback
 
     def dropped(self, feedback: float) -> float:
-        """A drop is a mark."""
+        """Return the same feedback: the paper does not distinguish drops and marks."""
         return feedback
 
     def averaging(self, seconds: float) -> float:
-        """M is what one interval carried."""
+        """Return 0: M is the volume of one interval."""
         return 0.0
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
-        """A number of packets in the paper; a delay where one is configured that is more."""
+        """Return the number of packets of the paper, or the configured delay if that is more."""
         return max(capacity * delay, least)
 
     def shares(

@@ -7,13 +7,13 @@
 - **Scalable senders get k times the pressure** (RFC 9332, section 2.1), linear, where classic ones get its square: the
   window of DCTCP and Prague goes with 1/feedback, and with k = 2 both have about the same rate.
 - **What is not ECN-capable is dropped by the device term at most with p_Cmax = 1/k^2** (RFC 9332, appendix A.1), where
-  all scalable packets are marked. Marks go on up to 1. A retransmission is never ECN-capable (RFC 3168, 6.1.5): with
+  all scalable packets are marked. Marks continue up to 1. A retransmission is never ECN-capable (RFC 3168, 6.1.5): with
   drops of probability 1 a sender would never get past its first loss.
 - **The queue is a delay.** q* is a delay at the port's capacity, but at least some frames: at 1 Mb/s a frame takes
   12 ms, and a queue of less than a few frames leaves the link idle.
 - **ACKs come in bursts.** Even an ACK that goes first waits for the frame on the wire, up to 24 ms at 0.5 Mb/s, and
   what it clocks out then comes at once. A station's queue that is shorter than this (`ACK_GAPS` frames of the slowest
-  uplink) runs empty in between: at 7/0.5 Mb/s 15 ms carry 0.947 of the download beside an upload, 30 ms
+  uplink) runs empty in between: at 7/0.5 Mb/s 15 ms carry 0.947 of the download during an upload, 30 ms
   0.994; at 3.5/1 Mb/s 15 ms 0.978, 24 ms 0.991.
 - **kappa2 = 0.03.** With gamma 0.05, kappa1 1 and q* 15 ms these are about the gains of RFC 9332 (alpha 0.16, beta 3.2
   at 16 ms).
@@ -29,7 +29,7 @@ import math
 from .base import IDLE_SECONDS, DeviceTerm, Law
 
 PROBE = 0.1
-"""How much more than what arrives an elastic flow is taken to ask for."""
+"""Part by which an elastic flow is taken to ask for more than arrives of it."""
 
 BUSY_QUEUE = 0.5
 """There is a queue to share when it holds this part of its target."""
@@ -43,10 +43,10 @@ ACK_GAPS = 2.0
 COUPLING = 2.0
 """k, the coupling factor (RFC 9332, appendix A.1)."""
 
-MOST_DROPPED = 1 / COUPLING**2
+MAX_DROPPED = 1 / COUPLING**2
 """p_Cmax (RFC 9332, appendix A.1)."""
 
-MOST_ERROR = 1.0
+MAX_ERROR = 1.0
 """Limit of (q - q*) / q* in the sum of errors, which is never below -1: the sum rises no faster than it can fall.
 Without it the overshoot of one slow start over 90 ms holds the sender down for seconds."""
 
@@ -57,7 +57,7 @@ def max_min_shares(capacity: float, demands: list[float], weights: list[float]) 
     Who demands less than its part by weight gets all of it, and the rest is shared by weight among the others. The
     shares add up to min(capacity, sum of demands). Units are those of `capacity`; weights are above 0.
     """
-    # By what each would need per weight: up to some place everybody gets its demand, behind it all get one level.
+    # In order of demand per weight: up to some place each gets its demand, the others get the same level by weight.
     levels = [demand / weight for demand, weight in zip(demands, weights, strict=True)]
     order = sorted(range(len(levels)), key=levels.__getitem__)
     heavier, sums = 0.0, []
@@ -138,16 +138,16 @@ class Pi2DeviceTerm(DeviceTerm):
         self.sum = self._pressure = math.sqrt(feedback)
 
     def summed(self, error: float, growth: float) -> float:
-        """What the sum takes of one interval: the distance of (25). Its growth, summed, is the queue once more."""
-        return min(error, MOST_ERROR)
+        """Return the error that the sum adds in an interval: the distance of (25). Summed growth is the queue again."""
+        return min(error, MAX_ERROR)
 
     def stands_still(self, error: float, pressure: float, most: float) -> bool:
-        """Whether the sum does not grow: it would wind up while x is at its limit."""
+        """Return True when the sum must not grow: it would wind up while x is at its limit."""
         return error >= 0 and pressure >= most
 
 
 class Pi2(Law):
-    """As `Law`."""
+    """The law PI squared."""
 
     name = "pi2"
     scalable_queue = True
@@ -158,14 +158,14 @@ class Pi2(Law):
 
     def dropped(self, feedback: float) -> float:
         """As `Law.dropped`."""
-        return min(MOST_DROPPED, feedback)
+        return min(MAX_DROPPED, feedback)
 
     def averaging(self, seconds: float) -> float:
-        """As it is configured: one interval carries a frame or two, or none."""
+        """Return the configured time constant: one interval carries a frame or two, or none."""
         return seconds
 
     def queue_target(self, capacity: float, delay: float, least: float, frame_time: float) -> float:
-        """A delay, that ACKs which wait for a frame do not let run empty."""
+        """Return the target of a delay, which ACKs that wait for a frame do not let run empty."""
         return max(capacity * max(delay, ACK_GAPS * frame_time), least)
 
     def shares(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What outlives the process: desired state, tokens, audit log and history, in SQLite or PostgreSQL.
+"""Persistent state: desired state, tokens, audit log and history, in SQLite or PostgreSQL.
 
     database -+- store     access points, defaults, tokens, audit, idempotency keys
               +- history   samples at four resolutions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.controller.state backup|restore|token`: what is done on the machine of the controller itself.
+"""`python -m accesspoint.controller.state backup|restore|token`: commands on the controller's machine.
 
 python -m accesspoint.controller.state backup --database sqlite:///controller.db FILE
 python -m accesspoint.controller.state restore --database postgresql://user@host/name FILE
@@ -33,7 +33,7 @@ def backup(file: File, database: Database) -> None:
 
 @application.command()
 def restore(file: File, database: Database, replace: Annotated[bool, typer.Option("--replace")] = False) -> None:
-    """Bring FILE into the database of a controller that is stopped."""
+    """Restore FILE into the database of a controller that is stopped."""
     print(f"{backups.restore(connect(database), file, replace)} rows restored")
 
 
@@ -44,7 +44,7 @@ def token(
     name: Annotated[str, typer.Option(help="Whose it is; stands in the audit log.")] = "console",
     days: Annotated[float | None, typer.Option(help="When it expires; without, never.")] = None,
 ) -> None:
-    """Make a token and print it, for who has lost all others. A running controller knows it in a second."""
+    """Make a token and print it, when all others are lost. A running controller accepts it within a second."""
     known: dict[str, Role] = {known: known for known in ROLES}
     if role not in known:
         raise ConfigError(f"--role {role}: one of {', '.join(ROLES)}")
@@ -53,7 +53,7 @@ def token(
 
 
 def main() -> int:
-    """Run; a mistake is one line and code 2."""
+    """Run; an error is one line and code 2."""
     try:
         application()
     except (ConfigError, backups.BackupError) as error:

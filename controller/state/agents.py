@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which agents were adopted. Every function is one transaction, and blocks."""
+"""Adopted agents. Every function is one transaction, and blocks."""
 
 import time
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ class AdoptedAgent:
 
 
 def adopted(engine: sa.Engine) -> list[AdoptedAgent]:
-    """All of them."""
+    """Return all adopted agents."""
     with engine.connect() as connection:
         rows = connection.execute(sa.select(AGENTS).order_by(AGENTS.c.access_point, AGENTS.c.id))
         return [AdoptedAgent(row.id, row.access_point, row.adopted, row.actor) for row in rows]
 
 
 def access_point_of(engine: sa.Engine, agent: str) -> str | None:
-    """The access point that it was adopted for."""
+    """Return the access point that an agent was adopted for, or None."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(AGENTS.c.access_point).where(AGENTS.c.id == agent))
 
 
 def adopt(engine: sa.Engine, agent: str, access_point: str, change: Change) -> None:
-    """From now on it may do its work for this access point."""
+    """Adopt an agent for this access point."""
     with writing(engine).begin() as connection:
         connection.execute(sa.delete(AGENTS).where(AGENTS.c.id == agent))
         values = {"id": agent, "access_point": access_point, "adopted": time.time(), "actor": change.actor}
@@ -43,7 +43,7 @@ def adopt(engine: sa.Engine, agent: str, access_point: str, change: Change) -> N
 
 
 def forget(engine: sa.Engine, agent: str, change: Change) -> bool:
-    """It gets no token any more; whether it was adopted."""
+    """Forget an agent, which gets no token any more; return whether it was adopted."""
     with writing(engine).begin() as connection:
         found = connection.execute(sa.delete(AGENTS).where(AGENTS.c.id == agent)).rowcount
         if found:

@@ -2,7 +2,7 @@
 """Backup and restore: every table as lines of JSON, compressed; the same file for SQLite and PostgreSQL.
 
 The first line names format and migration, then come {"table": NAME} and the rows as lists, and last the number of
-rows: a file that was cut off is told from a whole one.
+rows, so that a truncated file is detected.
 """
 
 import gzip
@@ -50,14 +50,14 @@ def backup(engine: sa.Engine, path: Path) -> int:
 
 
 def _snapshot(engine: sa.Engine) -> sa.Engine:
-    """For transactions that see all tables as of one moment, as every one of SQLite does."""
+    """Return the engine for transactions that see all tables as of one moment, as every one of SQLite does."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ")
     return engine
 
 
 def restore(engine: sa.Engine, path: Path, replace: bool) -> int:
-    """Bring a backup into a database, all of it or nothing; returns the number of rows.
+    """Restore a backup into a database, completely or not at all; returns the number of rows.
 
     A database that holds access points, tokens or history already is only overwritten with `replace`.
     """

@@ -20,7 +20,7 @@ HEAD = "0004"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
-"""How long a write waits for another process's, before it fails."""
+"""Seconds for which a write waits for another process's, before it fails."""
 
 METADATA = sa.MetaData()
 
@@ -28,7 +28,7 @@ NAME, SHORT = sa.String(64), sa.String(16)
 
 
 def _given(**kinds: Any) -> list[sa.Column[Any]]:
-    """Columns that every row has a value of."""
+    """Make columns that have a value in every row."""
     return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
 
 
@@ -53,13 +53,13 @@ REVISIONS = sa.Table(
     sa.Column("access_point", NAME, index=True),
     sa.Column("config", sa.Text),
     *_given(time=sa.Float, actor=sa.String(128)),
-    # No number is given twice, also when the newest is taken away.
+    # No number is used twice, also after the newest row was deleted.
     sqlite_autoincrement=True,
 )
-"""Every state that was desired: numbered through all access points, so that one that is removed and added again has no
-number of before. Without `access_point` it is of the defaults, without `config` a removal."""
+"""Every desired state, numbered through all access points, so that an access point that is removed and added again gets
+new numbers. A row without `access_point` is of the defaults, one without `config` a removal."""
 CONTROLLERS = sa.Table("controllers", METADATA, _numbered(), *_given(started=sa.Float), sqlite_autoincrement=True)
-"""Every start of a controller on this database: what its election ids are made of."""
+"""Every start of a controller on this database, from which its election ids are made."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,
@@ -123,17 +123,17 @@ STATION_USE = sa.Table(
     *_given(**dict.fromkeys(STATION_SUMS, sa.BigInteger)),
     sqlite_with_rowid=False,
 )
-"""What stations used: rows of those that used something, and of no others."""
+"""Usage of stations; stations without usage have no rows."""
 
 
 def explain(error: SQLAlchemyError) -> str:
-    """One line for a failure of the database."""
+    """Explain a failure of the database in one line."""
     reason = str(error.orig if isinstance(error, DBAPIError) and error.orig else error)
     return "database: " + (reason.strip().splitlines() or ["it does not answer"])[0]
 
 
 def connect(url: str) -> sa.Engine:
-    """The engine, with all migrations applied; raises `ConfigError`."""
+    """Return the engine of a database, with all migrations applied; raises `ConfigError`."""
     engine = open_engine(url)
     try:
         migrate(engine)
@@ -143,7 +143,7 @@ def connect(url: str) -> sa.Engine:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """The engine for a URL; raises `ConfigError`."""
+    """Return the engine for a URL; raises `ConfigError`."""
     try:
         parsed = sa.make_url(url)
         if parsed.drivername in ("postgresql", "postgres"):
@@ -162,7 +162,7 @@ def open_engine(url: str) -> sa.Engine:
 
 
 def writing(engine: sa.Engine) -> sa.Engine:
-    """The same engine for transactions that write: SQLite then takes its lock first, and waits for it."""
+    """Return the engine for transactions that write: SQLite then takes its lock first, and waits for it."""
     return engine.execution_options(writing=True)
 
 
@@ -171,7 +171,7 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, _: object) -> None:
-    # Python's own idea of when a transaction begins leaves out changes of tables.
+    # Python's own handling of transactions leaves out changes of tables.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -180,7 +180,7 @@ def _prepare(connection: sqlite3.Connection, _: object) -> None:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
@@ -188,8 +188,8 @@ def shown(url: str) -> str:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Apply the migrations that are missing, and give history a column for what was not measured before; raises
-    `ConfigError` for a database of a later release."""
+    """Apply missing migrations, and add a column of history for each new measure; raises `ConfigError` for a database
+    of a later release."""
     _apply(engine)
     for table, wanted in ((HISTORY, (*MEANS, *SUMS)), (STATION_USE, STATION_SUMS)):
         there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
@@ -224,7 +224,7 @@ def _apply(engine: sa.Engine) -> None:
 
 
 def current(engine: sa.Engine) -> str | None:
-    """The newest migration that was applied; None for an empty database."""
+    """Return the newest migration that was applied; None for an empty database."""
     if not sa.inspect(engine).has_table("alembic_version"):
         return None
     with engine.connect() as connection:

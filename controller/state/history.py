@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""History: one sample a second of each port, kept for two hours; coarser ones for longer. And what each station used.
+"""History: one sample a second of each port, kept for two hours; coarser ones for longer. And the usage of stations.
 
-What is written goes out every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A
-bucket that a restart cuts in two is put together again by the number of its samples.
+Samples are written every `FLUSH_SECONDS` in one transaction; a process that is killed loses no more than that. A bucket
+that a restart cuts in two is put together again by the number of its samples.
 """
 
 import time
@@ -18,11 +18,11 @@ from .database import HISTORY, SERIES, STATION_USE, writing
 
 CHART = 720
 """Samples of each port in an answer, when no resolution is asked for: more than a screen shows."""
-MOST = 10_000
-"""The most samples of each port in one answer."""
+MAX_SAMPLES = 10_000
+"""Samples of each port in one answer."""
 
 SERIES_AT_ONCE = 500
-"""In one statement: databases bound their number."""
+"""Series in one statement: databases bound their number."""
 
 
 class Archive:
@@ -64,7 +64,7 @@ class Archive:
         self._series = series
 
     def expire(self, now: float | None = None) -> None:
-        """Take away what is older than its resolution is kept."""
+        """Delete samples that are older than the retention of their resolution."""
         now = time.time() if now is None else now
         with self._write.begin() as connection:
             known = connection.scalars(sa.select(SERIES.c.id)).all()
@@ -90,13 +90,13 @@ class Archive:
                     )
 
     def forget(self, access_point: str) -> None:
-        """An access point was removed, and with it (`delete_series`) what was recorded of it."""
+        """Forget a removed access point, whose samples `delete_series` has deleted."""
         self._series = {key: value for key, value in self._series.items() if key[0] != access_point}
 
     def query(
         self, access_point: str, port: int | None, start: float, end: float, resolution: int
     ) -> dict[int, dict[str, list[float]]]:
-        """The samples of each port: column -> values in the order of time; rates in bit/s, feedback from 0 to 1."""
+        """Return the samples of each port: column -> values in order of time; rates in bit/s, feedback 0 to 1."""
         where = [SERIES.c.access_point == access_point]
         if port is not None:
             where.append(SERIES.c.port == port)
@@ -113,7 +113,7 @@ class Archive:
                         HISTORY.c.time < end,
                     )
                     .order_by(HISTORY.c.time)
-                    .limit(MOST)
+                    .limit(MAX_SAMPLES)
                 ).all()
                 answer[number] = _columns(rows)
         return answer
@@ -121,7 +121,7 @@ class Archive:
     def used(
         self, access_point: str, station: str, start: float, end: float, resolution: int
     ) -> dict[str, list[float]]:
-        """What a station used: column -> values in the order of time. There are no samples in which it used nothing."""
+        """Return a station's usage: column -> values in the order of time. Intervals without usage have no sample."""
         with self._engine.connect() as connection:
             rows = connection.execute(
                 sa.select(STATION_USE)
@@ -133,11 +133,11 @@ class Archive:
                     STATION_USE.c.station == _number(station),
                 )
                 .order_by(STATION_USE.c.time)
-                .limit(MOST)
+                .limit(MAX_SAMPLES)
             ).all()
         columns: dict[str, list[float]] = {"time": [row.time for row in rows]}
         for measure in STATION_MEASURES:
-            columns[measure.answered] = [getattr(row, measure.column) for row in rows]
+            columns[measure.answer_column] = [getattr(row, measure.column) for row in rows]
         return columns
 
 
@@ -146,13 +146,13 @@ def _number(address: str) -> int:
 
 
 def _order(item: tuple[Key, Bucket]) -> tuple[Any, ...]:
-    """As rows are written, of two processes in one order: so neither waits for the other one."""
+    """Return the order in which all processes write rows, so that no two wait for each other."""
     resolution, access_point, place, when = item[0]
     return isinstance(place, str), resolution, access_point, place, when
 
 
 def delete_series(connection: sa.Connection, access_point: str) -> None:
-    """Take away what was recorded of an access point, within a transaction."""
+    """Delete all samples of an access point, within a transaction."""
     mine = SERIES.c.access_point == access_point
     for series in connection.scalars(sa.select(SERIES.c.id).where(mine)).all():
         for resolution in RETENTION:
@@ -171,7 +171,7 @@ def _series(connection: sa.Connection, access_point: str, port: int) -> int:
 
 
 def _merging(dialect: str) -> sa.Insert:
-    """An insertion that puts two parts of one bucket together."""
+    """Return an insertion that joins two parts of one bucket."""
     insert: Callable[[sa.Table], sqlite.Insert | postgresql.Insert]
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(HISTORY)
@@ -190,7 +190,7 @@ def _merging(dialect: str) -> sa.Insert:
 
 
 def _adding(dialect: str) -> sa.Insert:
-    """An insertion that adds to what a station used in the same sample."""
+    """Return an insertion that adds to a station's usage in the same sample."""
     insert: Callable[[sa.Table], sqlite.Insert | postgresql.Insert]
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(STATION_USE)
@@ -201,7 +201,7 @@ def _adding(dialect: str) -> sa.Insert:
 
 
 def resolution_for(start: float, end: float, now: float, retention: Mapping[int, int] = RETENTION) -> int:
-    """The finest resolution that is still kept for the whole range and gives a chart at most `CHART` samples."""
+    """Return the finest resolution that is still kept for the whole range and gives a chart at most `CHART` samples."""
     fitting = [
         resolution
         for resolution, kept in retention.items()
@@ -210,10 +210,10 @@ def resolution_for(start: float, end: float, now: float, retention: Mapping[int,
     return fitting[0] if fitting else max(retention)
 
 
-def answered(measure: Measure) -> list[str]:
-    """What the columns of a measure are called in an answer; there is none of what history does not have."""
+def answer_columns(measure: Measure) -> list[str]:
+    """Return the names of a measure's columns in an answer; none for a measure that history does not have."""
     return [
-        measure.answered.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
+        measure.answer_column.format(*(name for name in CLASS_COLUMNS if measure.column.format(name) == column))
         for column in measure.columns
     ]
 
@@ -227,7 +227,7 @@ def _columns(rows: Sequence[Any]) -> dict[str, list[float]]:
     for measure in MEASURES:
         if measure.level == "station":
             continue
-        for column, name in zip(measure.columns, answered(measure), strict=True):
+        for column, name in zip(measure.columns, answer_columns(measure), strict=True):
             values = [getattr(row, column) for row in rows]
             if measure.counter and measure.unit == "bytes":
                 rates = [round(value * 8000 / max(1, row.span_ms)) for value, row in zip(values, rows, strict=True)]

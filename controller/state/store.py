@@ -18,25 +18,25 @@ from .history import delete_series
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
-"""Each may do what the ones before may: read; change access points; add and remove them, tokens, audit."""
+"""Each role has the rights of the ones before: read; change access points; add and remove them, tokens, audit."""
 
 TOKEN_PREFIX = "ap_"
 """So that scanners for leaked secrets can find them."""
 IDEMPOTENCY_SECONDS = 86_400
 UNANSWERED_SECONDS = 60.0
-"""After which nobody waits any more for a controller that ended in the middle of a request."""
+"""Seconds after which nobody waits any more for a controller that ended in the middle of a request."""
 AUDIT_SECONDS = 400 * 86_400
-MOST_REVISIONS = 100
-"""That are kept of one access point."""
-MOST_SESSIONS = 100
-"""Of browsers, that one token has opened; one more ends the oldest."""
+MAX_REVISIONS = 100
+"""Revisions that are kept of one access point."""
+MAX_SESSIONS = 100
+"""Sessions of browsers that one token has opened; one more ends the oldest."""
 FILE = "configuration file"
-"""Who has changed what came from there."""
+"""Actor of changes by the configuration file."""
 THERE = ~ACCESS_POINTS.c.removed
 
 
 class Conflict(Exception):
-    """It is not what the change was based on any more: another controller was faster."""
+    """The state that a change was based on has changed: another controller was faster."""
 
 
 class LastAdmin(Exception):
@@ -45,7 +45,7 @@ class LastAdmin(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who may do what. The secret itself is kept by nobody but its user."""
+    """A token and its role. The secret itself is kept only by its user."""
 
     id: str
     name: str
@@ -57,13 +57,13 @@ class Token:
     parent: str | None
 
     def valid(self, now: float) -> bool:
-        """Whether it opens anything; `now` in seconds since the epoch."""
+        """Return True while the token is valid; `now` in seconds since the epoch."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of the audit log: who did what, and what became of it."""
+    """One line of the audit log: actor, action and result."""
 
     actor: str
     client: str
@@ -75,7 +75,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What was desired of an access point, from a moment on."""
+    """Desired configuration of an access point, from a moment on."""
 
     number: int
     time: float
@@ -84,60 +84,60 @@ class Revision:
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret: it has 256 random bits, so a plain hash cannot be reversed by trying."""
+    """Return the hash of a secret, which is kept. Of 256 random bits a plain hash cannot be reversed by trying."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def new_secret() -> str:
-    """The secret of a new token."""
+    """Return the secret of a new token."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def document(config: AccessPointConfig) -> dict[str, Any]:
-    """What was said of an access point, without what follows the defaults."""
+    """Return a configuration as it was given, without the defaults."""
     return config.model_dump(mode="json", exclude_unset=True)
 
 
 def _shared(config: AccessPointConfig) -> dict[str, Any]:
-    """What the file says for every controller: which election id it gives is for the one that was started with it."""
+    """Return a configuration's part for all controllers: the election id is for the one that was started with it."""
     return {name: value for name, value in document(config).items() if name != "election_id"}
 
 
 class Store:
-    """What the service keeps."""
+    """Persistent state of the service."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self._write = writing(engine)
 
     def access_points(self) -> list[dict[str, Any]]:
-        """The desired access points, as they were written."""
+        """Return the desired access points, as they were written."""
         with self.engine.connect() as connection:
             rows = connection.execute(sa.select(ACCESS_POINTS.c.config).where(THERE).order_by(ACCESS_POINTS.c.name))
             return [json.loads(row.config) for row in rows]
 
     def revisions(self) -> dict[str, int]:
-        """The revision of each of the desired access points."""
+        """Return the revision of each desired access point."""
         with self.engine.connect() as connection:
             rows = connection.execute(sa.select(ACCESS_POINTS.c.name, ACCESS_POINTS.c.revision).where(THERE))
             return {row.name: row.revision for row in rows}
 
     def access_point(self, name: str) -> tuple[dict[str, Any], int] | None:
-        """One desired access point, as it was written, and its revision; None for none."""
+        """Return a desired access point, as it was written, and its revision, or None."""
         where = (ACCESS_POINTS.c.name == name) & THERE
         with self.engine.connect() as connection:
             row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.revision).where(where)).first()
         return (json.loads(row.config), row.revision) if row else None
 
     def standing(self, name: str) -> tuple[bool, int]:
-        """Whether it is desired now, and the newest revision of all."""
+        """Return whether an access point is desired now, and the newest revision of all."""
         with self.engine.connect() as connection:
             newest = connection.scalar(sa.select(sa.func.max(REVISIONS.c.id))) or 0
             row = connection.execute(sa.select(ACCESS_POINTS.c.name).where((ACCESS_POINTS.c.name == name) & THERE))
             return row.first() is not None, newest
 
     def revisions_of(self, name: str, limit: int, offset: int) -> tuple[list[Revision], int]:
-        """What was desired of an access point, newest first, and how many there are."""
+        """Return revisions of an access point, newest first, and their total number."""
         where = (REVISIONS.c.access_point == name) & REVISIONS.c.config.is_not(None)
         with self.engine.connect() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(REVISIONS).where(where)) or 0
@@ -147,14 +147,14 @@ class Store:
             return [_revision(row) for row in rows], total
 
     def revision(self, name: str, number: int) -> Revision | None:
-        """One of them; None for none."""
+        """Return one revision of an access point, or None."""
         where = (REVISIONS.c.access_point == name) & (REVISIONS.c.id == number) & REVISIONS.c.config.is_not(None)
         with self.engine.connect() as connection:
             row = connection.execute(sa.select(REVISIONS).where(where)).first()
         return _revision(row) if row else None
 
     def adopt(self, wanted: Iterable[AccessPointConfig] | None) -> list[dict[str, Any]]:
-        """Bring in the configuration file: of file and database, what changed last counts. Returns `access_points`.
+        """Adopt the configuration file: of file and database, the later change counts. Returns `access_points`.
 
         An access point whose part of the file is as it was at the last start keeps what was changed over REST, also
         its removal; a new or changed part takes its place; one that is gone from the file goes. None: there is no
@@ -165,7 +165,7 @@ class Store:
         parts = {config.name: json.dumps(_shared(config), sort_keys=True) for config in wanted}
         with self._write.begin() as connection:
             if connection.dialect.name == "postgresql":
-                # Two controllers that start at once: the second finds what the first brought.
+                # Two controllers start at once: the second finds the rows of the first.
                 connection.execute(sa.text("LOCK TABLE access_points IN SHARE ROW EXCLUSIVE MODE"))
             known = {row.name: row.file_hash for row in connection.execute(sa.select(ACCESS_POINTS))}
             for name, file_hash in known.items():
@@ -184,8 +184,10 @@ class Store:
         return self.access_points()
 
     def put(self, config: AccessPointConfig, based_on: int | None, change: Change) -> int:
-        """Keep an access point as it shall be; returns its new revision. Raises `Conflict` unless its revision is
-        `based_on`, None for one that is not there yet."""
+        """Keep a desired access point; returns its new revision. Raises `Conflict` unless its revision is `based_on`.
+
+        None: the access point is new.
+        """
         part = json.dumps(document(config), sort_keys=True)
         is_named = ACCESS_POINTS.c.name == config.name
         with self._write.begin() as connection:
@@ -218,8 +220,7 @@ class Store:
             audit_line(connection, change)
 
     def ncr_defaults(self) -> tuple[Ncr, int | None]:
-        """The parameters of access points that say nothing else, and their revision (None: never changed); raises
-        `ConfigError`."""
+        """Return the default NCR parameters, and their revision (None: never changed); raises `ConfigError`."""
         with self.engine.connect() as connection:
             row = connection.execute(sa.select(SETTINGS).where(SETTINGS.c.name == "ncr")).first()
         try:
@@ -245,8 +246,7 @@ class Store:
         return revision
 
     def begin(self) -> int:
-        """The number of this start of a controller: no two on this database have the same, and later ones have higher
-        ones."""
+        """Return the number of this start of a controller: unique on this database, and higher than earlier ones."""
         with self._write.begin() as connection:
             insertion = sa.insert(CONTROLLERS).values(started=time.time()).returning(CONTROLLERS.c.id)
             return int(connection.scalar(insertion) or 0)
@@ -261,7 +261,7 @@ class Store:
         parent: str | None = None,
         secret: str | None = None,
     ) -> tuple[Token, str]:
-        """A token and its secret, which is told this once; `expires` in seconds since the epoch."""
+        """Create a token; return it with its secret, which is shown only once; `expires` in seconds since the epoch."""
         secret = secret or new_secret()
         token = Token(secrets.token_hex(6), name, role, kind, time.time(), expires, None, parent)
         values = {field: getattr(token, field) for field in Token.__slots__}
@@ -269,23 +269,23 @@ class Store:
             connection.execute(sa.insert(TOKENS).values(hash=digest(secret), **values))
             if kind == "session":
                 mine = (TOKENS.c.kind == kind) & (TOKENS.c.parent == parent)
-                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MOST_SESSIONS)
+                last = sa.select(TOKENS.c.id).where(mine).order_by(TOKENS.c.created.desc()).limit(MAX_SESSIONS)
                 connection.execute(sa.delete(TOKENS).where(mine, TOKENS.c.id.not_in(last)))
             if change:
                 audit_line(connection, change)
         return token, secret
 
     def tokens(self) -> dict[str, Token]:
-        """Every token by the hash of its secret."""
+        """Return every token by the hash of its secret."""
         with self.engine.connect() as connection:
             rows = connection.execute(sa.select(TOKENS).order_by(TOKENS.c.created)).mappings().all()
         return {row["hash"]: Token(**{field: row[field] for field in Token.__slots__}) for row in rows}
 
     def revoke(self, token_id: str, change: Change | None = None) -> None:
-        """A token, and the sessions that were opened with it, open nothing any more; raises `LastAdmin`."""
+        """Revoke a token, and the sessions that were opened with it; raises `LastAdmin`."""
         mine = (TOKENS.c.id == token_id) | (TOKENS.c.parent == token_id)
         with self._write.begin() as connection:
-            # Of two that are revoked at once, at two controllers, the second waits to see what is left.
+            # Two tokens are revoked at once, at two controllers: the second waits for the first.
             admins = sa.select(TOKENS.c.id).where(
                 TOKENS.c.role == "admin",
                 TOKENS.c.kind == "token",
@@ -299,12 +299,12 @@ class Store:
                 audit_line(connection, change)
 
     def audit(self, change: Change) -> None:
-        """Note what changed no table, as the weight of a flow."""
+        """Log a change that changed no table, as of a flow's weight."""
         with self._write.begin() as connection:
             audit_line(connection, change)
 
     def audited(self, limit: int, offset: int, actor: str | None, start: float, end: float) -> tuple[list[Any], int]:
-        """Lines of the audit log, newest first, and how many there are."""
+        """Return lines of the audit log, newest first, and their total number."""
         where = [AUDIT.c.time >= start, AUDIT.c.time <= end]
         if actor is not None:
             where.append(AUDIT.c.actor == actor)
@@ -332,7 +332,7 @@ class Store:
             with self.engine.connect() as connection:
                 row = connection.execute(sa.select(IDEMPOTENCY).where(mine)).one_or_none()
         if row is None:
-            # It has just failed: nothing was done.
+            # The first request has just failed: nothing was done.
             return fingerprint, None
         return row.fingerprint, json.loads(row.answer) if row.answer else None
 
@@ -346,7 +346,7 @@ class Store:
                 connection.execute(sa.update(IDEMPOTENCY).where(mine).values(answer=json.dumps(answer)))
 
     def tidy(self) -> None:
-        """Take away what is too old: lines of the audit log, and sessions that have ended."""
+        """Delete old rows: lines of the audit log, and sessions that have ended."""
         now = time.time()
         with self._write.begin() as connection:
             connection.execute(sa.delete(AUDIT).where(AUDIT.c.time < now - AUDIT_SECONDS))
@@ -356,7 +356,7 @@ class Store:
             connection.execute(sa.delete(TOKENS).where(TOKENS.c.kind == "session", TOKENS.c.expires < now))
 
     def check(self) -> None:
-        """Whether the database answers."""
+        """Check that the database answers."""
         with self.engine.connect() as connection:
             connection.execute(sa.select(1))
 
@@ -366,9 +366,9 @@ def _values(part: str, revision: int) -> dict[str, Any]:
 
 
 def _revise(connection: sa.Connection, name: str | None, part: str | None, actor: str) -> int:
-    """One more revision; of many the oldest goes."""
+    """Add a revision, and delete the oldest above `MAX_REVISIONS`."""
     mine = REVISIONS.c.access_point.is_(None) if name is None else REVISIONS.c.access_point == name
-    last = sa.select(REVISIONS.c.id).where(mine).order_by(REVISIONS.c.id.desc()).offset(MOST_REVISIONS - 1).limit(1)
+    last = sa.select(REVISIONS.c.id).where(mine).order_by(REVISIONS.c.id.desc()).offset(MAX_REVISIONS - 1).limit(1)
     connection.execute(sa.delete(REVISIONS).where(mine, REVISIONS.c.id <= last.scalar_subquery()))
     values = {"access_point": name, "time": time.time(), "actor": actor, "config": part}
     number = connection.scalar(sa.insert(REVISIONS).values(**values).returning(REVISIONS.c.id))
@@ -381,7 +381,7 @@ def _revision(row: Any) -> Revision:
 
 
 def audit_line(connection: sa.Connection, change: Change) -> None:
-    """A line of the audit log, in the transaction of what it tells of."""
+    """Add a line to the audit log, in the transaction of its change."""
     connection.execute(
         sa.insert(AUDIT).values(
             time=time.time(),

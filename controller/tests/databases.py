@@ -14,7 +14,7 @@ USER = "postgres"
 
 
 def missing_postgresql() -> str | None:
-    """Why PostgreSQL cannot run here, or None."""
+    """Return the reason why PostgreSQL cannot run here, or None."""
     if not BINARIES:
         return "PostgreSQL is not installed: apt-get install postgresql"
     if os.geteuid() == 0:

@@ -16,7 +16,7 @@ from accesspoint.topologies.namespaces.contain import end_with_parent
 
 
 def missing_engine() -> str | None:
-    """Why there can be none here, or None."""
+    """Return the reason why no engine can run here, or None."""
     return None if program() else "nats-server is missing: apt-get install nats-server"
 
 
@@ -60,17 +60,17 @@ class Server:
 
     @property
     def account(self) -> Key:
-        """What signs tokens."""
+        """Key that signs tokens."""
         return load_key("A", self.keys / "account.seed")
 
     def client(self, credentials: Credentials | None = None, name: str = "test") -> Engine:
-        """One that is not connected yet; without credentials the service's."""
+        """Return a client that is not connected yet; without credentials the service's."""
         return Engine(
             [self.url], self.keys / "ca.pem", credentials or Credentials.load(self.keys / "service.creds"), name
         )
 
     def agent(self, name: str) -> Engine:
-        """A client with what the agent of an access point has."""
+        """Return a client with the credentials of an access point's agent."""
         key = Key("U")
         return self.client(Credentials(key, agent(self.account, key.public, name)))
 

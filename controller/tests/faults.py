@@ -33,7 +33,7 @@ import typer
 from finsy.proto import p4r
 
 from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
-from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet, everything
 from accesspoint.controller.agent.program import FLOW_TABLES, Encodable, Program
 from accesspoint.controller.config import AccessPointConfig
@@ -44,7 +44,7 @@ MANAGED = {*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_fe
 
 
 class Proxy:
-    """TCP in between, which can swallow what passes: `cut(n)` the n-th connection, `cut()` all; `mend` ends that."""
+    """TCP in between, which can swallow what passes: `cut(n)` the n-th connection, `cut()` all; `release` ends that."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -67,8 +67,8 @@ class Proxy:
         else:
             self._cut.add(number)
 
-    def mend(self) -> None:
-        """What was held up goes on its way."""
+    def release(self) -> None:
+        """Release everything that was held up."""
         self._all_cut = False
         self._cut.clear()
 
@@ -166,12 +166,12 @@ class Numbered:
 
 
 def wanted_by(config: AccessPointConfig, program: Program) -> list[Encodable]:
-    """What follows from a configuration."""
-    return [*ports.entities(config, program.target), *classes.entities(config, program), *acks.entities(config)]
+    """Return the entities that follow from a configuration."""
+    return [*ports.entities(config, program.target), *classes.entities(config, program), *queue_meters.entities(config)]
 
 
 async def read_switch(address: str, program: Program, wanted: list[Encodable]) -> list[p4r.Entity]:
-    """All that a controller writes."""
+    """Read everything that a controller writes."""
     found = []
     async with fy.P4Client(address, wait_for_ready=False) as client:
         for entity in everything(program, wanted):
@@ -184,12 +184,12 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
 
 
 def unlike(made: Lab, **access_point: Any) -> list[str]:
-    """How a switch differs from a configuration, and what is inconsistent in it; nothing when all is well."""
+    """Return differences of a switch to a configuration, and its inconsistencies; empty when all is well."""
     return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
 
 
 def differences(config: AccessPointConfig) -> list[str]:
-    """How a switch differs from this, and what is inconsistent in it; nothing when all is well."""
+    """Return differences of a switch to this configuration, and its inconsistencies; empty when all is well."""
     program = Program(config.pipeline)
     wanted = wanted_by(config, program)
     found = asyncio.run(read_switch(config.address, program, wanted))
@@ -283,7 +283,7 @@ class Trial:
         self.rules: list[int] = [0]
         """The DSCP that the one rule may have: what was confirmed last, and what was asked for since."""
         self._asked: list[str] = []
-        """What was asked for since the last look, and what came of it."""
+        """Requests since the last check, and their results."""
         self._aside = ThreadPoolExecutor(1)
         self.controller = self._start()
         self.kinds: dict[str, Callable[[], None]] = {
@@ -349,7 +349,7 @@ class Trial:
     def _cut(self) -> None:
         self.proxy.cut()
         time.sleep(self.random.uniform(0.1, 3.0))
-        self.proxy.mend()
+        self.proxy.release()
 
     def _lock_database(self) -> None:
         with contextlib.closing(sqlite3.connect(self.disk.path / "controller.db", isolation_level=None)) as database:
@@ -383,7 +383,7 @@ class Trial:
             self.rules = [dscp]
 
     def fault(self, kinds: Sequence[str] = ()) -> str:
-        """One fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
+        """Cause one fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
         AssertionError."""
         if not self._bag:
             self._bag = list(kinds or self.kinds)
@@ -415,7 +415,7 @@ class Trial:
             assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], kind
 
     def _is_well(self) -> bool:
-        """Whether ticks go on, and flows and stations are known."""
+        """Return True while the loop ticks, and flows and stations are known."""
         before = self._look()
         if before is None:
             return False
@@ -432,7 +432,7 @@ class Trial:
 
 
 def faketime_library() -> str | None:
-    """What gives a process a clock of its own, or None."""
+    """Return the library that gives a process a clock of its own, or None."""
     if not shutil.which(FAKETIME):
         return None
     script = [FAKETIME, "-f", "+0", "printenv", "LD_PRELOAD"]

@@ -103,7 +103,7 @@ class Trial:
             self._may_be = [dscp]
 
     def fault(self, kinds: Sequence[str] = ()) -> str:
-        """One fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
+        """Cause one fault at a random moment, each of the kinds (all: `()`) in its turn; returns the kind. Raises
         AssertionError."""
         if not self._bag:
             self._bag = list(kinds or self.kinds)
@@ -129,7 +129,7 @@ class Trial:
 
 
 def wrong(fleet: Fleet, may_be: Sequence[int]) -> str:
-    """What is not well; nothing when all is.
+    """Return what is wrong; empty when all is well.
 
     Args:
         may_be: the DSCP that the one rule may have. Raises AssertionError for another one.

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 
 from accesspoint.controller.agent.queue_estimate import FULL_FRAME
-from accesspoint.controller.agent.regulator import LAWS, queue_target
+from accesspoint.controller.agent.regulator import queue_target
 from accesspoint.controller.config import Ncr
+from accesspoint.controller.law import LAWS
 
 STEP = 0.002
 LIMIT = 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_install_on_radio.py runs: a machine whose radio hostapd runs becomes an access point, then no longer is.
+"""Program of test_install_on_radio.py: a machine with hostapd's radio becomes an access point, then no longer is.
 
 Its files and interfaces are the kernel's own, so `apctl init` writes where it does for an operator. systemd does not
 run in there: the units' commands are executed, with the capabilities that they leave.
@@ -73,7 +73,7 @@ def access_point_of(directory: Path, station: Namespace) -> Iterator[None]:
 
 @contextmanager
 def started() -> Iterator[None]:
-    """What the units would start."""
+    """Start what the units would start."""
     Path("/", install.STATE).mkdir(parents=True)
     switch, controller = install.SWITCH, install.CONTROLLER
     call(*commands(Path("/"), switch, "ExecStartPre"))
@@ -120,7 +120,7 @@ def main() -> int:
             assert radio_as_it_is() != before
             apctl("uninstall")
             assert radio_as_it_is() == before, sorted(radio_as_it_is() ^ before)
-            left = [path for path in (*install.WRITTEN, install.LIST, install.STATE) if Path("/", path).exists()]
+            left = [path for path in (*install.WRITTEN, install.MANIFEST, install.STATE) if Path("/", path).exists()]
             assert not left, left
             assert f"SSID: {SSID}" in station.run("iw", "dev", "wlan1", "link"), "hostapd did not go on"
     print("the machine is as it was")

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from accesspoint.controller.agent.capacity import Capacity
 from accesspoint.controller.agent.feedback import Floats, Rates
 from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-from accesspoint.controller.agent.regulator import LAWS, queue_target
+from accesspoint.controller.agent.regulator import queue_target
 from accesspoint.controller.config import Ncr
+from accesspoint.controller.law import LAWS
 from accesspoint.controller.law.base import Law
 
 TICK = 0.01
@@ -53,7 +54,7 @@ class Sender:
     paced: bool = False
     window_at_epoch: float = 10.0
     station: int | None = None
-    """Whose it is; given for all senders or for none."""
+    """Number of its station; given for all senders or for none."""
 
     def acknowledged(self, now: float, rtt: float) -> None:
         """One packet arrived unmarked."""
@@ -91,7 +92,7 @@ class Sender:
 
 @dataclass
 class Result:
-    """What a run measured after its warm-up."""
+    """Measurements of a run after its warm-up."""
 
     seconds: float
     capacity: float
@@ -107,7 +108,7 @@ class Result:
         return self.sent * FULL_FRAME / self.seconds / self.capacity
 
     def delay(self, part: float) -> float:
-        """A percentile of the queueing delay in seconds."""
+        """Return a percentile of the queueing delay in seconds."""
         delays = sorted(self.delays)
         return delays[min(len(delays) - 1, int(part * len(delays)))] if delays else 0.0
 
@@ -294,7 +295,7 @@ SCENARIOS: dict[str, tuple[Callable[[], list[Sender]], float, float]] = {
 
 
 def table() -> str:
-    """Every scenario, one line each: the snapshot that `test_simulation` compares."""
+    """Run every scenario; return a line each: the snapshot that `test_simulation` compares."""
     lines = [f"{'scenario':34s} {'used':>6s} {'p50 ms':>7s} {'p95 ms':>7s} {'feedback':>9s} {'Jain':>6s}"]
     for name, (senders, capacity, seconds) in SCENARIOS.items():
         result = simulate(senders(), capacity, seconds)

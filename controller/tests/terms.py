@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each difference between the laws does by itself: `pi2` with the choice of `paper` in one row of the table in
+"""Effect of each difference between the laws: `pi2` with the choice of `paper` in one row of the table in
 docs/controller/laws.md, over the packet simulation.
 
 `.venv/bin/python -m accesspoint.controller.tests.terms` writes docs/results/law-terms.md, and from there the last
-column of the
-table; with names of scenarios it runs only those again. All are some minutes of a processor. Scenarios, seeds and what
-counts as a difference were fixed before the first run.
+column of the table; with names of scenarios it runs only those again. All are some minutes of a processor. Scenarios,
+seeds and the criterion of a difference were fixed before the first run.
 """
 
 import math
@@ -21,7 +20,7 @@ from typing import Any
 from accesspoint.controller.config import Ncr
 from accesspoint.controller.law import paper
 from accesspoint.controller.law.base import DeviceTerm, Law
-from accesspoint.controller.law.pi2 import MOST_ERROR, Pi2, Pi2DeviceTerm
+from accesspoint.controller.law.pi2 import MAX_ERROR, Pi2, Pi2DeviceTerm
 
 from .simulation import SCENARIOS as ALL_SCENARIOS
 from .simulation import Result, Sender, simulate
@@ -85,7 +84,7 @@ class GrowthSummed(Pi2DeviceTerm):
 
     def summed(self, error: float, growth: float) -> float:
         """As `Pi2DeviceTerm.summed`."""
-        return min(growth + error, MOST_ERROR)
+        return min(growth + error, MAX_ERROR)
 
 
 class ErrorUnbounded(Pi2DeviceTerm):
@@ -216,7 +215,7 @@ NOT_SIMULATED = {
 
 FIGURES = {"link used": (0.01, True), "p50, ms": (1.0, False), "p95, ms": (1.0, False), "Jain's index": (0.01, True)}
 """The least difference of medians that counts, and whether more is better."""
-LEAST_PART = 0.1
+MIN_PART = 0.1
 """Delays differ when they differ by this part, too."""
 
 CELL = re.compile(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)")
@@ -233,7 +232,7 @@ class Figure:
 
 
 def measured(senders: list[Sender], result: Result) -> list[float]:
-    """The figures of one run; Jain's index over stations, where there are some."""
+    """Return the figures of one run; Jain's index over stations, where there are some."""
     owners: dict[int, int] = {}
     for sender in senders:
         owner = sender.name if sender.station is None else sender.station
@@ -244,7 +243,7 @@ def measured(senders: list[Sender], result: Result) -> list[float]:
 
 
 def run(choice: Choice, scenario: str) -> str:
-    """The cells of one row of the page."""
+    """Return the cells of one row of the page."""
     make, capacity, seconds = SCENARIOS[scenario]
     runs = []
     for seed in SEEDS:
@@ -266,7 +265,7 @@ def heading(scenario: str) -> str:
 
 
 def section(scenario: str) -> str:
-    """One scenario: a row for each choice."""
+    """Return one scenario: a row for each choice."""
     lines = [f"## {heading(scenario)}", ""]
     lines += [f"| the paper's choice in | {' | '.join(FIGURES)} |", "| --- |" + " ---: |" * len(FIGURES)]
     for name, choice in {AS_IS: Choice(), **ROWS, **WHOLE}.items():
@@ -294,7 +293,7 @@ used, Jain's index), or by 1 ms and a tenth (delays).
 
 
 def page(before: str, scenario: str) -> str:
-    """The page of results with this scenario made again, and the others as before."""
+    """Return the page of results with this scenario made again, and the others as before."""
     sections = {part.partition("\n")[0]: f"## {part.rstrip()}\n" for part in before.split("\n## ")[1:]}
     print(scenario, file=sys.stderr)
     sections[heading(scenario)] = section(scenario)
@@ -303,7 +302,7 @@ def page(before: str, scenario: str) -> str:
 
 
 def kept(text: str) -> dict[str, dict[str, list[Figure]]]:
-    """What a page of results says: by row, by scenario."""
+    """Read the figures of a page of results: by row, by scenario."""
     rows: dict[str, dict[str, list[Figure]]] = {}
     parts = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
     for scenario in SCENARIOS:
@@ -315,16 +314,16 @@ def kept(text: str) -> dict[str, dict[str, list[Figure]]]:
 
 
 def differs(name: str, as_is: Figure, changed: Figure) -> bool:
-    """Whether no seed of one is within the range of the other, and the medians are apart by what counts."""
+    """Return True when no seed of one is within the range of the other, and the medians differ by what counts."""
     apart = abs(changed.middle - as_is.middle)
-    if name.endswith("ms") and apart < LEAST_PART * as_is.middle:
+    if name.endswith("ms") and apart < MIN_PART * as_is.middle:
         return False
     overlap = changed.least <= as_is.most and as_is.least <= changed.most
     return not overlap and apart >= FIGURES[name][0]
 
 
 def effect(as_is: dict[str, list[Figure]], changed: dict[str, list[Figure]]) -> str:
-    """The cell of one row: in how many scenarios which figure becomes worse and better with the paper's choice."""
+    """Return the cell of one row: the figures that get worse and better with the paper's choice, by scenarios."""
     said: dict[str, Counter[str]] = {"worse": Counter(), "better": Counter()}
     for scenario in SCENARIOS:
         for name, before, after in zip(FIGURES, as_is[scenario], changed[scenario], strict=True):
@@ -338,7 +337,7 @@ def effect(as_is: dict[str, list[Figure]], changed: dict[str, list[Figure]]) -> 
 
 
 def with_effects(text: str, results: str) -> str:
-    """The page of the laws with the last column as it is now."""
+    """Return the page of the laws with the last column as it is now."""
     rows = kept(results)
 
     def line(match: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 
 
 def controlled(made: Lab, **of_spoofer: Any) -> Controller:
-    """A controller, told of links on which nothing waits."""
+    """Return a controller, told of links on which nothing waits."""
     ports = [
         {"port": VICTIM, "role": "station", "capacity_bps": 10**9},
         {"port": UPLINK, "role": "uplink", "capacity_bps": 10**9},
@@ -92,7 +92,7 @@ class Victim:
 
 
 def arp(to: str, address: str) -> bytes:
-    """The gateway's answer to ARP."""
+    """Return the gateway's answer to ARP."""
     mac = SERVER.hex(":")
     return bytes(Ether(dst=to, src=mac) / ARP(op=2, hwsrc=mac, psrc=GATEWAY_IP, hwdst=to, pdst=address)).ljust(
         60, b"\0"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.program import DIGEST_FLOWS, Program, flow_key
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.config import AccessPointConfig, Rule
@@ -28,7 +28,7 @@ class Switch:
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
-        """What happens, once, while a Write is under way."""
+        """Called once while a Write is under way."""
         self.sessions = 0
 
     async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:
@@ -65,21 +65,21 @@ async def until(what: Callable[[], Any]) -> None:
 
 
 class Two:
-    """A control with two access points: one whose switch misbehaves, and one that is well."""
+    """A backend with two access points: one whose switch misbehaves, and one that is well."""
 
     def __init__(self) -> None:
         self.configs = [config().model_copy(update={"name": name}) for name in ("bad", "well")]
         self.program = Program(self.configs[0].pipeline)
         self.switches = {of.name: Switch(self.program) for of in self.configs}
-        self.control = Control(lambda name: None, self._connect)
+        self.backend = LocalBackend(lambda name: None, self._connect)
         self.switch = self.switches["bad"]
 
     def _connect(self, of: AccessPointConfig) -> Any:
         return _Way(self.switches[of.name])
 
     async def __aenter__(self) -> "Two":
-        self.control.prepare(self.configs)
-        self.control.start()
+        self.backend.prepare(self.configs)
+        self.backend.start()
         await until(lambda: all(self.of(name)["ticks"] > 1 for name in self.switches))
         return self
 
@@ -87,10 +87,10 @@ class Two:
         before, ended = self.of("well"), self.switches["well"].sessions
         await until(lambda: self.of("well")["ticks"] > before["ticks"] + 2)
         assert (self.of("well")["state"], self.of("well")["problem"], ended) == ("ready", None, 1)
-        await self.control.stop()
+        await self.backend.stop()
 
     def of(self, name: str) -> Any:
-        return self.control.observe(name)
+        return self.backend.observe(name)
 
     def tell(self, name: str, *members: bytes, digest_id: int | None = None) -> None:
         """A digest, of flows by its name."""
@@ -135,7 +135,7 @@ async def test_what_the_switch_says_in_vain_is_counted(monkeypatch: pytest.Monke
     """Digests that nobody has room for come again; who looks after the switch wants to know all the same."""
     async with Two() as two:
         assert two.of("bad")["messages_lost"] == {"digests": 0, "unknown": 0, "errors": 0, "packets": 0}
-        digests = two.control.access_points["bad"].connection.digests
+        digests = two.backend.access_points["bad"].connection.digests
         monkeypatch.setattr(digests, "put_nowait", _full)
         for _ in range(3):
             two.tell(IPV4, *MEMBERS)
@@ -179,7 +179,7 @@ async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: p
 
         async def change() -> None:
             rule = Rule(name="r", class_id=3, dscp=46)
-            await two.control.change(two.configs[0].model_copy(update={"rules": [rule]}))
+            await two.backend.change(two.configs[0].model_copy(update={"rules": [rule]}))
 
         two.switch.meanwhile, before = change, two.switch.sessions
         two.switch.fails = lambda method: 13 if two.switch.sessions == before else 0
@@ -210,7 +210,7 @@ async def test_a_flow_that_the_switch_lost_is_written_again(monkeypatch: pytest.
         assert inserted() == 1
         two.tell(IPV4, *MEMBERS)
         await until(lambda: inserted() == 2)
-        flow = two.control.access_points["bad"].flows.by_key[flow_key([*MEMBERS], 4)]
+        flow = two.backend.access_points["bad"].flows.by_key[flow_key([*MEMBERS], 4)]
         of_flow = [
             update.entity.table_entry.action.action.params[0].value for update in two.switch.written if is_flow(update)
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a link carries, learned from counters; and the loop on links that nobody described rightly."""
+"""Capacity of a link, learned from counters; and the loop on links with a wrong configuration."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ class Link:
         self.estimate.capacity = self.capacity.value
 
     def run(self, seconds: float, rate: Rate, offered: Rate) -> list[tuple[float, float]]:
-        """When, and what was taken for the capacity in bits/s."""
+        """Run, and return the time and capacity in bits/s of each update."""
         found = []
         for tick in range(1, round(seconds / TICK) + 1):
             now = tick * TICK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stranger's connection may take of the API: a real uvicorn, and sockets that say what no client would."""
+"""Bounds of connections to the API: a real uvicorn, and sockets that send what no client would."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accesspoint.controller.api import connections
-from accesspoint.controller.api.connections import MOST_AHEAD, MOST_HEAD, MOST_HEADERS, BoundedProtocol
+from accesspoint.controller.api.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, BoundedProtocol
 from accesspoint.controller.app import Options, listen, web_server
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -54,7 +54,7 @@ async def rest_of(reader: asyncio.StreamReader) -> bytes:
 @pytest.mark.parametrize("part", [b"x", b"y: " + b"z" * 500 + b"\r\n"], ids=["one line", "many lines"])
 async def test_a_head_has_an_end(address: Address, part: bytes) -> None:
     reader, writer = await opened(address)
-    writer.write(b"GET / HTTP/1.1\r\n" + part * ((MOST_HEAD + 1000) // len(part)))
+    writer.write(b"GET / HTTP/1.1\r\n" + part * ((MAX_HEAD_BYTES + 1000) // len(part)))
     answer = await rest_of(reader)
     assert answer.startswith(b"HTTP/1.1 431 ") and b"more than 16384 bytes" in answer
     writer.close()
@@ -62,7 +62,7 @@ async def test_a_head_has_an_end(address: Address, part: bytes) -> None:
 
 async def test_headers_have_an_end(address: Address) -> None:
     reader, writer = await opened(address)
-    writer.write(b"GET / HTTP/1.1\r\n" + b"y: z\r\n" * (MOST_HEADERS + 1) + b"\r\n")
+    writer.write(b"GET / HTTP/1.1\r\n" + b"y: z\r\n" * (MAX_HEADERS + 1) + b"\r\n")
     assert (await rest_of(reader)).startswith(b"HTTP/1.1 400 ")
     writer.close()
 
@@ -90,8 +90,8 @@ async def test_a_head_may_be_long_and_requests_many(address: Address) -> None:
 
 async def test_requests_ahead_of_their_answers_have_an_end(address: Address) -> None:
     reader, writer = await opened(address)
-    writer.write(REQUEST * MOST_AHEAD)
-    for _ in range(MOST_AHEAD):
+    writer.write(REQUEST * MAX_PIPELINED)
+    for _ in range(MAX_PIPELINED):
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
     writer.write(REQUEST * 2000)
     rest = await rest_of(reader)
@@ -123,7 +123,7 @@ async def test_an_answer_that_nobody_takes_is_given_up(address: Address, monkeyp
 
 
 async def test_nobody_keeps_others_out(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 10)
     other_reader, other = await opened(address)
     many = [await opened(address, "127.0.0.2") for _ in range(30)]
     other.write(REQUEST)

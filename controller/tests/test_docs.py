@@ -17,7 +17,7 @@ PAGES = sorted((ROOT / "docs/controller").glob("*.md"))
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of every block that begins with `# beside a controller`."""
+    """Return the commands of every block that begins with `# beside a controller`."""
     blocks = re.findall(r"^```sh\n# beside a controller\n(.*?)^```", page.read_text(), re.M | re.S)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 

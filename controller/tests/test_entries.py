@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the configuration asks of the switch, and that a change writes the difference only."""
+"""Entries of a configuration, and a change that writes only the difference."""
 
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -8,10 +8,11 @@ import pytest
 from finsy.proto import p4r
 
 from accesspoint.checks.harness.switches import ROOT
-from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet, identity
+from accesspoint.controller.agent.flow import NOTE
 from accesspoint.controller.agent.flow_table import FlowTable
-from accesspoint.controller.agent.flows import NOTE, Flows, Indices
+from accesspoint.controller.agent.flows import Flows, Indices
 from accesspoint.controller.agent.program import (
     FLOW_CLASS_THINNED,
     GROUP_PORT,
@@ -40,7 +41,11 @@ def config(**fields: Any) -> AccessPointConfig:
 
 
 def wanted(of: AccessPointConfig) -> list[Any]:
-    return [*ports.entities(of, TARGETS["v1model"]), *classes.entities(of, Program(of.pipeline)), *acks.entities(of)]
+    return [
+        *ports.entities(of, TARGETS["v1model"]),
+        *classes.entities(of, Program(of.pipeline)),
+        *queue_meters.entities(of),
+    ]
 
 
 def kinds(updates: list[p4r.Update], program: Program) -> set[tuple[str, str]]:
@@ -215,7 +220,7 @@ def test_group_traffic_goes_by_the_slowest_port_that_is_known() -> None:
         ports_of = [
             port.model_copy(update={"capacity_bps": bps}) for port, bps in zip((first, second), capacities, strict=True)
         ]
-        found = acks.meter_rates(of.model_copy(update={"ports": ports_of}))
+        found = queue_meters.meter_rates(of.model_copy(update={"ports": ports_of}))
         return {port: found[port, QUEUE_CONTROL] for port in (first.port, second.port, GROUP_PORT)}
 
     part = of.queue_shares.control / 8
@@ -223,7 +228,7 @@ def test_group_traffic_goes_by_the_slowest_port_that_is_known() -> None:
     # What is to be learned has no limit before, and says nothing of the others.
     assert rates("auto", 8_000_000) == {first.port: 0, second.port: 8_000_000 * part, GROUP_PORT: 8_000_000 * part}
     assert rates("auto", "auto")[GROUP_PORT] == 0
-    assert not acks.queue_meter(first.port, QUEUE_CONTROL, 0).config
+    assert not queue_meters.queue_meter(first.port, QUEUE_CONTROL, 0).config
 
 
 def test_scalable_senders_may_wait_for_a_millisecond_or_two_frames(program: Program) -> None:

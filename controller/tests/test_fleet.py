@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from accesspoint.checks.bench.controller.fleet import keep
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.process import Agent, Disk, Options
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
@@ -23,12 +23,12 @@ from accesspoint.controller.config import AccessPointConfig, ConfigError
 from accesspoint.controller.fleet import archive
 from accesspoint.controller.fleet.adoption import Adoption
 from accesspoint.controller.fleet.credentials import Credentials, Key, agent, claims_of, init, is_user
-from accesspoint.controller.fleet.engine import DESIRED, LEASE, Away, Conflict, Engine
-from accesspoint.controller.fleet.fleet import Fleet
+from accesspoint.controller.fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from accesspoint.controller.fleet.messages import Announcement, Desired, Samples, Seen, Unusable, parse, text
+from accesspoint.controller.fleet.remote_backend import RemoteBackend
 from accesspoint.controller.observation import Observation
 from accesspoint.controller.samples import MEANS, SUMS, Bucket
-from accesspoint.controller.samples import Key as Place
+from accesspoint.controller.samples import Key as SampleKey
 from accesspoint.controller.state.agents import access_point_of
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
@@ -57,7 +57,7 @@ class Replica:
 
     def __init__(self, nats: Server, database: sa.Engine) -> None:
         self.engine = nats.client()
-        self.fleet = Fleet(self.engine, lambda name: self.service.read(self.service.store.standing, name))
+        self.fleet = RemoteBackend(self.engine, lambda name: self.service.read(self.service.store.standing, name))
         self.service = Service(database, self.fleet)
         self.service.adoption = Adoption(
             self.engine, nats.account, lambda id: self.service.read(access_point_of, database, id)
@@ -75,7 +75,7 @@ class Replica:
         assert self.service.adoption is not None
         await self.service.adoption.listen()
         self.service.start()
-        work = self.engine.run(), self.fleet.mend(), self.archivist.run()
+        work = self.engine.run(), self.fleet.repair(), self.archivist.run()
         self._tasks = [*map(asyncio.create_task, work), *self.service.tasks()]
         await until(lambda: self.engine.connected)
         return self
@@ -93,7 +93,7 @@ class Replica:
         return httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers, timeout=60)
 
     async def desired(self, name: str) -> Desired | None:
-        with contextlib.suppress(Away):
+        with contextlib.suppress(Unavailable):
             found = await self.engine.value(DESIRED, name)
             return parse(Desired, found[1]) if found else None
         return None
@@ -123,16 +123,16 @@ async def eventually(what: Any, seconds: float = 60.0) -> Any:
 async def test_an_agent_reaches_its_own_subjects_and_no_others(replica: Replica, nats: Server) -> None:
     await eventually(lambda: replica.desired("ap.2"))
     heard: list[str] = []
-    await replica.engine.hear("ap.*.history", lambda subject, data: heard.append(subject))
+    await replica.engine.subscribe("ap.*.history", lambda subject, data: heard.append(subject))
     async with connected(nats.agent("ap1")) as mine:
         assert await mine.value(DESIRED, "ap1") is not None
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.value(DESIRED, "ap.2", 1.0)
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.put(DESIRED, "ap1", b"{}", 0, 1.0)
-        with pytest.raises(Away):
+        with pytest.raises(Unavailable):
             await mine.put(LEASE, "ap.2", b"{}", 0, 1.0)
-        await mine.say("ap.ap=2.history", b"another one's")
+        await mine.publish("ap.ap=2.history", b"another one's")
         await mine.log("ap.ap1.history", text(Samples(rows=[])), "once")
         await until(lambda: heard)
         assert heard == ["ap.ap1.history"]
@@ -151,7 +151,7 @@ async def test_only_one_of_two_puts_on_top_of_the_same(nats: Server, replica: Re
 
 async def put(engine: Engine, data: bytes, based_on: int) -> int | None:
     """None while the bucket is not made yet."""
-    with contextlib.suppress(Away):
+    with contextlib.suppress(Unavailable):
         return await engine.put(LEASE, "ap1", data, based_on)
     return None
 
@@ -233,11 +233,11 @@ async def test_200_concurrent_changes_at_two_replicas(
                 clients.append(await stack.enter_async_context(made.client()))
         else:
             for _ in range(2):
-                control = Control(lambda name: None)
-                service = Service(database, control)
+                backend = LocalBackend(lambda name: None)
+                service = Service(database, backend)
                 await service.load([config(name, enabled=False) for name in NAMES])
                 stack.push_async_callback(service.close)
-                stack.push_async_callback(control.stop)
+                stack.push_async_callback(backend.stop)
                 secret = service.store.new_token("admin", "admin")[1]
                 transport = httpx.ASGITransport(create_app(service).state.guard, client=("192.0.2.7", 1))
                 headers = {"authorization": f"Bearer {secret}"}
@@ -273,8 +273,8 @@ async def test_200_concurrent_changes_at_two_replicas(
 
 
 def sample(number: int) -> bytes:
-    """A message of history: one sample of 1000 ms."""
-    key: Place = (1, "ap1", 1, 1_700_000_000 + number)
+    """Return a message of history: one sample of 1000 ms."""
+    key: SampleKey = (1, "ap1", 1, 1_700_000_000 + number)
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
 
 
@@ -293,7 +293,7 @@ async def test_a_cancellation_beside_an_answer_is_not_lost(nats: Server) -> None
     async with connected(nats.client()) as mine:
         await mine.prepare(1)
         mine._client._resp_map = Ending()
-        for ask in (mine.begun(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
+        for ask in (mine.log_created(), mine.value(DESIRED, "ap1"), mine.names(DESIRED)):
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.create_task(ask)
 
@@ -303,7 +303,7 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
 ) -> None:
     monkeypatch.setattr(archive, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(archive, "ASIDE_SECONDS", 0.05)
-    monkeypatch.setattr(archive, "MOST_AT_ONCE", 7)
+    monkeypatch.setattr(archive, "MAX_BATCH", 7)
     async with Replica(nats, database), connected(nats.agent("ap1")) as mine:
         for number in range(60):
             if number == 30:
@@ -311,7 +311,7 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
                 nats.start()
 
             async def said(number: int = number) -> bool:
-                with contextlib.suppress(Away):
+                with contextlib.suppress(Unavailable):
                     await mine.log("ap.ap1.history", sample(number), f"m{number}")
                     return True
                 return False
@@ -341,14 +341,14 @@ async def test_history_of_the_benchmark_waits_for_the_engine(nats: Server) -> No
         await service.prepare(1)
 
         async def is_kept() -> bool:
-            return await service.logged(0, "ap.*.history") is not None
+            return await service.next_logged(0, "ap.*.history") is not None
 
         await eventually(is_kept, 10)
         keeping.cancel()
 
 
 def test_what_stations_used_goes_through_the_engine() -> None:
-    mine: dict[Place, Bucket] = {
+    mine: dict[SampleKey, Bucket] = {
         (1, "ap1", 2, 1_700_000_000): Bucket(1, 5, [0.0] * len(MEANS), [7] * len(SUMS)),
         (60, "ap1", "02:00:00:00:00:0b", 1_700_000_040): Bucket(1, 0, [], [2**40, 3]),
     }
@@ -382,9 +382,9 @@ async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Repl
 
 
 async def observed() -> Observation:
-    control = Control(lambda name: None)
-    control.prepare([config("ap1")])
-    return control.observe("ap1")
+    backend = LocalBackend(lambda name: None)
+    backend.prepare([config("ap1")])
+    return backend.observe("ap1")
 
 
 async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, caplog: pytest.LogCaptureFixture) -> None:
@@ -405,11 +405,11 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
     assert len({good, *bad}) == len(bad) + 1
     async with connected(nats.agent("ap1")) as mine, replica.client() as client:
         for data in bad:
-            await mine.say("ap.ap1.seen", data)
+            await mine.publish("ap.ap1.seen", data)
         await until(lambda: "it tells of ap9" in caplog.text)
         answer = (await client.get("/api/v1/access-points/ap1")).json()
         assert answer["state"] == "connecting" and "no agent has told of it" in answer["problem"]
-        await mine.say("ap.ap1.seen", good)
+        await mine.publish("ap.ap1.seen", good)
 
         async def is_ready() -> bool:
             return (await client.get("/api/v1/access-points/ap1")).json()["state"] == "ready"
@@ -426,8 +426,8 @@ async def test_an_agent_that_announces_itself_waits_until_it_is_adopted(nats: Se
     enrol = nats.client(Credentials.load(nats.keys / "enrol.creds"))
     async with connected(enrol) as mine, replica.client() as client:
         announcement = said.model_dump_json(exclude_unset=True).encode()
-        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
-        with pytest.raises(Away):
+        assert (await mine.request("fleet.announce", announcement, 10)).data == b""
+        with pytest.raises(Unavailable):
             await mine.value(DESIRED, "ap1", 1.0)
         waiting = (await client.get("/api/v1/agents")).json()
         assert [(each["id"], each["access_point"], each["offers"]) for each in waiting] == [(key.public, None, True)]
@@ -441,12 +441,12 @@ async def test_an_agent_that_announces_itself_waits_until_it_is_adopted(nats: Se
         assert [port["port"] for port in (await client.get("/api/v1/access-points/ap3/config")).json()["ports"]] == [
             port["port"] for port in PORTS
         ]
-        answer = json.loads((await mine.ask("fleet.announce", announcement, 10)).data)
+        answer = json.loads((await mine.request("fleet.announce", announcement, 10)).data)
         assert claims_of(answer["jwt"])["sub"] == key.public
         async with connected(nats.client(Credentials(key, answer["jwt"]))) as own:
             await eventually(lambda: own.value(DESIRED, "ap3"))
         assert (await client.delete(path)).status_code == 204
-        assert (await mine.ask("fleet.announce", announcement, 10)).data == b""
+        assert (await mine.request("fleet.announce", announcement, 10)).data == b""
 
 
 async def test_the_lease_gives_the_election_ids(nats: Server, replica: Replica, tmp_path: Path) -> None:

@@ -51,13 +51,13 @@ def left(root: Path) -> list[str]:
 
 
 def state(place: Namespace) -> str:
-    """What a unit may change of the ports."""
+    """Return the settings of the ports that a unit may change."""
     shown = "cat /proc/sys/net/ipv6/conf/{0}/disable_ipv6; ethtool -k {0}; ip -o link show {0} | grep -o '[<,]UP[,>]'"
     return "".join(place.run("sh", "-c", f"{shown} || true".format(name)) for name in ("radio", "uplink"))
 
 
 def commands(root: Path, unit: str, key: str) -> list[str]:
-    """What systemd makes of a unit's line (systemd.service(5), command lines), for this root."""
+    """Return the commands that systemd makes of a unit's line (systemd.service(5), command lines), for this root."""
     text = (root / f"etc/systemd/system/{unit}.service").read_text().replace("\\\n", " ")
     settings = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     lines = (root / settings["EnvironmentFile"].lstrip("-/")).read_text().splitlines()
@@ -109,7 +109,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
         assert [str(finding) for finding in install.problems(plan, tmp_path, here=True, start=False)] == []
         install.install(plan, tmp_path, here=True)
         (again,) = install.problems(plan, tmp_path, here=True, start=False)
-    assert "`apctl uninstall` takes it away" in again.mend
+    assert "`apctl uninstall` takes it away" in again.fix
     (configured,) = load(tmp_path / install.CONFIG).access_points
     assert [(port.role, port.capacity_bps) for port in configured.ports] == [
         ("station", 14_000_000),
@@ -193,7 +193,7 @@ def test_an_earlier_controllers_state_is_not_taken_over(place: Namespace, tmp_pa
     (tmp_path / install.STATE).mkdir(parents=True)
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "an earlier controller's state" in found.text and "move it away" in found.mend
+    assert "an earlier controller's state" in found.text and "move it away" in found.fix
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_what_stands_in_the_way_is_told(
         bad = [
             finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "bad"
         ]
-    assert len(bad) == 1 and text in bad[0].text and bad[0].mend
+    assert len(bad) == 1 and text in bad[0].text and bad[0].fix
 
 
 def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "where services see nothing" in found.text and "git clone" in found.mend
+    assert "where services see nothing" in found.text and "git clone" in found.fix
 
 
 def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
     own.unlink()
     with place.entered():
         install.install(PLAN, tmp_path, here=True)
-        kept = json.loads((tmp_path / install.LIST).read_text())
+        kept = json.loads((tmp_path / install.MANIFEST).read_text())
         (tmp_path / "etc/passwd").write_text("theirs")
         wrong: list[dict[str, Any]] = [
             {"files": ["etc/passwd"]},
@@ -246,7 +246,7 @@ def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
             {"interfaces": ["radio"]},
         ]
         for odd in ("{", "[]", *(json.dumps(kept | one) for one in wrong)):
-            (tmp_path / install.LIST).write_text(odd)
+            (tmp_path / install.MANIFEST).write_text(odd)
             with pytest.raises(UsageError, match="cannot be read: remove its units and files by hand"):
                 install.remove(tmp_path, running=False)
     assert (tmp_path / "etc/passwd").read_text() == "theirs" and (tmp_path / install.CONFIG).exists()

@@ -40,7 +40,7 @@ def engine(place: Namespace, tmp_path: Path) -> Iterator[Server]:
 
 
 def modes(root: Path) -> dict[str, str]:
-    """Of what is secret."""
+    """Return the modes of the secret files."""
     keys = root / install.KEYS
     return {path.name: oct(path.stat().st_mode & 0o777) for path in (keys, *keys.iterdir())}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the API listens."""
+"""Address of the API."""
 
 import socket
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller logs."""
+"""Log of the controller."""
 
 import json
 import logging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tick makes of a switch's answer, however that is put together."""
+"""A tick, with the switch's answer in every form and order."""
 
 import asyncio
 from typing import Any, Literal
@@ -7,8 +7,7 @@ from typing import Any, Literal
 import pytest
 from finsy.proto import p4r, rpc_code, rpc_status
 
-from accesspoint.controller.agent.acks import burst, queue_rates
-from accesspoint.controller.agent.flows import Flow
+from accesspoint.controller.agent.flow import Flow
 from accesspoint.controller.agent.loop import Key, Loop
 from accesspoint.controller.agent.program import (
     ECT0,
@@ -20,6 +19,7 @@ from accesspoint.controller.agent.program import (
     Program,
     rate_meter,
 )
+from accesspoint.controller.agent.queue_meters import burst, queue_rates
 from accesspoint.controller.agent.regulator import VOLUMES
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.config import AccessPointConfig, Ncr

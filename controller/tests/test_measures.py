@@ -10,8 +10,8 @@ import pytest
 
 from accesspoint.checks.harness.browser import Browser, browser, missing_browser
 from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
-from accesspoint.controller.observation import MEASURES, kept
-from accesspoint.controller.state.history import answered
+from accesspoint.controller.observation import MEASURES, history_columns
+from accesspoint.controller.state.history import answer_columns
 
 NEW = """
     Measure("port", "answer", "A number for a test", "packets", lambda ap, state: 42, "ap_answer", column="answer"),
@@ -88,8 +88,8 @@ def test_each_measure_is_told_of_once() -> None:
     for names in (
         [(measure.level, measure.name) for measure in MEASURES],
         [measure.metric for measure in MEASURES if measure.metric],
-        [column for counter in (False, True) for _, column in kept(counter)],
-        [name for measure in MEASURES for name in answered(measure)],
+        [column for counter in (False, True) for _, column in history_columns(counter)],
+        [name for measure in MEASURES for name in answer_columns(measure)],
     ):
         assert len(names) == len(set(names))
     # What is not in the list of metrics cannot be watched for.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written for Prometheus is what its own reader reads."""
+"""Metrics for Prometheus, read with its own parser."""
 
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.metrics import OTHERS, exposition
 from accesspoint.controller.observation import MEASURES, TICK_BOUNDS, Observation
 
@@ -15,9 +15,9 @@ ODD = 'a "name" \\ of\ntwo lines'
 
 
 async def observed() -> Observation:
-    control = Control(lambda name: None)
-    control.prepare([config().model_copy(update={"name": "ap1"})])
-    return control.observe("ap1")
+    backend = LocalBackend(lambda name: None)
+    backend.prepare([config().model_copy(update={"name": "ap1"})])
+    return backend.observe("ap1")
 
 
 def read(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:

@@ -25,7 +25,7 @@ def prometheus() -> None:
 
 
 def promtool(*arguments: str, directory: Path = MONITORING, text: str | None = None) -> str:
-    """What promtool says of something that is in order."""
+    """Run promtool, which must succeed; return its output."""
     command = ["promtool", *arguments]
     done = subprocess.run(command, cwd=directory, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from accesspoint.controller.agent.flow_table import FlowTable
 from accesspoint.controller.agent.probes import own_address, probe
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
-from accesspoint.controller.agent.usage import INGRESS_PORT, MAX_PROBES, Usage, tells
+from accesspoint.controller.agent.usage import INGRESS_PORT, MAX_PROBES, Usage, address_binding
 from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
@@ -62,7 +62,7 @@ def test_addresses_heard_at_the_place_of_a_contest_are_asked_for() -> None:
     def hear(port: int, address: str) -> None:
         frame = Ether(src=GATEWAY.hex(":")) / ARP(op=2, hwsrc=GATEWAY.hex(":"), psrc=address)
         metadata = [p4r.PacketMetadata(metadata_id=INGRESS_PORT, value=bytes([port]))]
-        assert tells(bytes(frame)) is not None
+        assert address_binding(bytes(frame)) is not None
         usage.hear(connection, p4r.PacketIn(payload=bytes(frame), metadata=metadata), 1.0)
 
     hear(2, "10.0.0.1")

@@ -211,7 +211,7 @@ def test_small_packets_above_the_fair_share_stay_ahead_and_are_thinned() -> None
     flows, law = regulator._flows, regulator.law
     _uploads(regulator, {7: 0.64, 8: 0.36}, {7: 138, 8: FRAME})
     fair, _ = flows.meter(7)
-    assert flows.asks(7, 0) == FLOW_CLASS_THINNED and flows.asks(8, 0) == 0
+    assert flows.entry_class(7, 0) == FLOW_CLASS_THINNED and flows.entry_class(8, 0) == 0
     others = law.dropped(regulator.feedback) + regulator.class_feedback.get(2, 0.0)
     assert 0.64 * CAPACITY * (1 - flows.feedback[7] - others) == pytest.approx(fair, rel=0.03)
     # They have a queue of their own, with a meter that stands before the drops.
@@ -219,7 +219,7 @@ def test_small_packets_above_the_fair_share_stay_ahead_and_are_thinned() -> None
     assert regulator.queue_rates()[QUEUE_THINNED] == CAPACITY / 0.75
     # What other terms take away is not taken twice.
     flows.thin(np.array([7]), np.array([fair]), np.array([1.0]))
-    assert flows.asks(7, 0) == FLOW_CLASS_THINNED and flows.feedback[7] == 0.0
+    assert flows.entry_class(7, 0) == FLOW_CLASS_THINNED and flows.feedback[7] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_what_is_not_small_or_of_tcp_or_asks_for_far_more_is_not_torn_apart(
     for second in range(1, 4):
         read(regulator, second, {7: second * 0.5 * CAPACITY}, size)
     flows.thin(at, part * flows.rates.value[at], np.zeros(1))
-    assert flows.asks(7, own_class) == own_class and flows.feedback[7] == 0.0
+    assert flows.entry_class(7, own_class) == own_class and flows.feedback[7] == 0.0
 
 
 def test_who_is_thinned_stays_so_until_it_asks_for_clearly_less_or_more() -> None:

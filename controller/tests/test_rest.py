@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from accesspoint.checks.harness.switches import free_port
 from accesspoint.controller import config as configuration
 from accesspoint.controller import observation
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import examples, models
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
@@ -34,10 +34,10 @@ class Api:
     """An application over a database, or a new one in a directory, and clients of each role."""
 
     def __init__(self, database: Path | sa.Engine) -> None:
-        self.control = Control(lambda name: None)
+        self.backend = LocalBackend(lambda name: None)
         if isinstance(database, Path):
             database = connect(f"sqlite:///{database / 'state.db'}")
-        self.service = Service(database, self.control)
+        self.service = Service(database, self.backend)
         self.app = create_app(self.service)
         self.secrets: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     config = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}", rules=[{"name": "dns", "class_id": 3}])
     await made.start(AccessPointConfig.model_validate(config))
     yield made
-    await made.control.stop()
+    await made.backend.stop()
     await made.service.close()
 
 
@@ -184,7 +184,7 @@ async def test_access_points_come_and_go(client: httpx.AsyncClient, api: Api) ->
     assert (await client.get("/api/v1/access-points/ap2")).json()["state"] == "connecting"
     assert (await client.delete("/api/v1/access-points/ap2")).status_code == 204
     assert (await client.get("/api/v1/access-points/ap2")).status_code == 404
-    assert sorted(api.control.access_points) == ["ap1"]
+    assert sorted(api.backend.access_points) == ["ap1"]
     wrong = access_point(pipeline=PIPELINE) | {"name": "ap3", "ports": [{**body["ports"][0], "port": 0}]}
     refused = await client.post("/api/v1/access-points", json=wrong)
     assert (refused.status_code, "port 0 is none of" in refused.json()["detail"]) == (422, True)
@@ -277,7 +277,7 @@ async def test_a_dry_run_checks_and_changes_nothing(client: httpx.AsyncClient, a
     assert (await client.get(f"{AP}/ncr")).json()["alpha"] == 0.03
     assert (await client.get("/api/v1/ncr-defaults")).json()["alpha"] == 0.03
     assert (await client.get(AP)).json()["revision"] == before
-    assert sorted(api.control.access_points) == ["ap1"]
+    assert sorted(api.backend.access_points) == ["ap1"]
     assert (await client.get("/api/v1/audit")).headers["x-total-count"] == "0"
 
 
@@ -413,7 +413,7 @@ def test_the_examples_are_what_they_are_examples_of(tmp_path: Path, monkeypatch:
 
 
 async def test_ticks_and_requests_are_histograms(client: httpx.AsyncClient, api: Api) -> None:
-    loop = api.control.access_points["ap1"].loop
+    loop = api.backend.access_points["ap1"].loop
     loop.tick_counts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     loop.tick_seconds = 25.0
     await client.get(AP)
@@ -463,7 +463,7 @@ async def test_the_largest_flows_come_first(client: httpx.AsyncClient, api: Api)
 
 
 async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: Api) -> None:
-    path, running = f"{AP}/stations/02:00:00:00:00:01", api.control.access_points["ap1"]
+    path, running = f"{AP}/stations/02:00:00:00:00:01", api.backend.access_points["ap1"]
     assert (await client.get(path)).status_code == 404
     named = await client.patch(path, json={"name": "Zoë: laptop 💻"})
     said = {"name": "Zoë: laptop 💻", "locked_port": None, "blocked": False, "weight": 1,
@@ -473,8 +473,8 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
     config = (await client.get(f"{AP}/config")).json()
     assert config["stations"]["02:00:00:00:00:01"]["locked_port"] == 1
-    assert api.control.access_points["ap1"].config.stations["02:00:00:00:00:01"].locked_port == 1
-    assert api.control.access_points["ap1"] is running, "what is said of a station begins no new session"
+    assert api.backend.access_points["ap1"].config.stations["02:00:00:00:00:01"].locked_port == 1
+    assert api.backend.access_points["ap1"] is running, "what is said of a station begins no new session"
     assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
     assert (await client.get(path)).json()["name"] is None
     for wrong, words in (

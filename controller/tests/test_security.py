@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: tokens, roles, sessions, limits, audit; and nothing is open but health."""
+"""Access control: tokens, roles, sessions, limits, audit; only health needs no token."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ import pytest
 
 from accesspoint.checks.harness.switches import ROOT
 from accesspoint.controller.api import events, examples
-from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, Bucket
+from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE, TokenBucket
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state import store as store_module
 
@@ -30,7 +30,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     made = Api(tmp_path)
     await made.start(AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False)))
     yield made
-    await made.control.stop()
+    await made.backend.stop()
     await made.service.close()
 
 
@@ -163,7 +163,7 @@ async def test_guessing_is_slowed_down_and_does_not_shut_out_others(api: Api) ->
 
 
 def test_a_bucket_lets_through_its_rate() -> None:
-    bucket = Bucket(2.0, 0.0)
+    bucket = TokenBucket(2.0, 0.0)
     assert [bucket.take(1.0, 2.0, 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
     assert bucket.take(1.0, 2.0, 1.0) == 0.0
     assert bucket.take(1.0, 2.0, 1.5) == pytest.approx(0.5)
@@ -212,7 +212,7 @@ async def test_logins_are_limited_and_leave_few_sessions(api: Api, monkeypatch: 
         assert codes[: int(LOGINS_AT_ONCE)] == [201] * int(LOGINS_AT_ONCE)
         assert codes[-1] == 429
         assert (await viewer.get(AP)).status_code == 200
-    monkeypatch.setattr(store_module, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(store_module, "MAX_SESSIONS", 3)
     store = api.service.store
     parent = next(token for token in store.tokens().values() if token.role == "viewer" and token.kind == "token")
     made = [store.new_token("v", "viewer", kind="session", parent=parent.id)[0].id for _ in range(5)]
@@ -265,12 +265,12 @@ async def test_what_the_configuration_file_names_may_be_anywhere(tmp_path: Path)
     await api.start(AccessPointConfig.model_validate(access_point(pipeline=elsewhere, enabled=False)))
     async with api.client() as admin:
         assert (await admin.patch(f"{AP}/config", json={"device_id": 5})).status_code == 200
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()
 
 
 async def test_one_token_has_a_part_of_the_streams(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(events, "MAX_STREAMS_PER_TOKEN", 2)
     async with api.client("viewer") as viewer, api.client("operator") as operator:
         streams = api.app.state.streams
 

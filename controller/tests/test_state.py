@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, in SQLite and in PostgreSQL: desired state, tokens, history, backup; and databases that cannot."""
+"""Persistence in SQLite and PostgreSQL: desired state, tokens, history, backup; and databases that fail."""
 
 import asyncio
 import gzip
@@ -22,7 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
 from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
 from accesspoint.controller.observation import Observation, PortObservation, UsageObservation
@@ -47,7 +47,7 @@ def config(name: str = "ap1", **fields: Any) -> AccessPointConfig:
 
 
 def seen(when: float, total: int, delay_ms: float = 10.0, sessions: int = 1, name: str = "ap1") -> Observation:
-    """An access point with one port, that has sent `total` packets of 1000 bytes of the download."""
+    """Return an access point with one port, that has sent `total` packets of 1000 bytes of the download."""
     entry: Any = dict.fromkeys(
         ("arriving_bps", "desired_bps", "arrived_bytes", "arrived_packets", "filtered_packets", "refused_packets"), 0
     ) | {"dropped_packets": 0, "marked_packets": total // 10, "feedback": 0.5, "class_id": 1}
@@ -119,7 +119,7 @@ def test_a_change_names_what_it_is_based_on(engine: sa.Engine) -> None:
 
 
 def test_the_last_revisions_are_kept(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "MOST_REVISIONS", 5)
+    monkeypatch.setattr(store_module, "MAX_REVISIONS", 5)
     store, revision = Store(engine), None
     for number in range(8):
         revision = store.put(config(class_weights={"downlink": 1 + number}), revision, CHANGE)
@@ -277,7 +277,7 @@ def test_what_stations_use_is_kept(engine: sa.Engine) -> None:
 
 
 def test_what_a_station_used_never_falls_and_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accesspoint.controller.samples.MOST_STATIONS", 2)
+    monkeypatch.setattr("accesspoint.controller.samples.MAX_STATIONS", 2)
     recorder = Recorder()
     recorder.use("ap1", 1, NOW, {STATION: usage(1000, 0)})
     many = {f"02:00:00:00:01:{number:02x}": usage(number, 0) for number in range(10)}
@@ -303,7 +303,7 @@ def test_the_resolution_fits_a_screen_and_what_is_kept() -> None:
 
 
 def test_samples_that_cannot_be_written_wait_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accesspoint.controller.samples.MOST_WAITING", 100)
+    monkeypatch.setattr("accesspoint.controller.samples.MAX_PENDING", 100)
     recorder = Recorder()
     many: dict[Key, Bucket] = {(1, "ap1", 2, NOW + number): Bucket(1) for number in range(105)}
     recorder.put_back(many)
@@ -398,8 +398,8 @@ async def test_two_controllers_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
-    controls = [Control(lambda name: None) for _ in range(2)]
-    first, second = (service.Service(engine, control) for control in controls)
+    backends = [LocalBackend(lambda name: None) for _ in range(2)]
+    first, second = (service.Service(engine, backend) for backend in backends)
     for each in (first, second):
         await each.load([config()])
     following = asyncio.create_task(second.follow())
@@ -418,7 +418,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await until(lambda: second.config("ap1").class_weights.downlink == 9)
-    assert controls[1].access_points["ap1"].config.class_weights.downlink == 9
+    assert backends[1].access_points["ap1"].config.class_weights.downlink == 9
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)
@@ -426,10 +426,10 @@ async def test_two_controllers_on_one_database_follow_each_other(
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
     await first.remove("ap2", CHANGE, lambda: None)
-    await until(lambda: second.names == ["ap1"] and "ap2" not in controls[1].access_points)
+    await until(lambda: second.names == ["ap1"] and "ap2" not in backends[1].access_points)
     following.cancel()
     for each in (first, second):
-        await each.control.stop()
+        await each.backend.stop()
         await each.close()
 
 

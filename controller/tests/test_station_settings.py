@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of stations, with a real switch: what it does to packets, and what their flows are counted to."""
+"""Settings of stations, with a real switch: their effect on packets, and the usage that their flows count for."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ from accesspoint.checks.harness.switches import SERVER, STATION, Controller, Lab
 from accesspoint.controller.agent.flow_table import NOBODYS, SLOTS, FlowTable
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
-from accesspoint.controller.agent.usage import Usage, tells
+from accesspoint.controller.agent.usage import Usage, address_binding
 from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
@@ -39,7 +39,7 @@ def arp(mac: bytes, tags: bytes = b"") -> bytes:
 
 
 def solicitation(mac: bytes, source: bytes, target: bytes) -> bytes:
-    """The same with IPv6."""
+    """Make a neighbour solicitation of IPv6."""
     to = b"\x33\x33\xff" + target[13:]
     said = b"\x87\0\0\0\0\0\0\0" + target + b"\x01\x01" + mac
     header = struct.pack(">IHBB", 6 << 28, len(said), 58, 255) + source + b"\xff\x02" + bytes(9) + b"\x01\xff"
@@ -89,7 +89,7 @@ def traffic(wire: Wire, *frames: bytes, each: float) -> Iterator[None]:
 
 
 def got(wire: Wire, seconds: float = 2.0) -> Counter[bytes]:
-    """How many frames come out for each station."""
+    """Count the frames that come out for each station."""
     return Counter(frame[:6] for frame in wire.received(seconds))
 
 
@@ -163,7 +163,7 @@ def test_nothing_is_sent_to_who_is_blocked(radio: tuple[Lab, Controller]) -> Non
     frames = [udp(SERVER, mac, 2000, 1000) for mac in (STATION, OTHER)]
 
     def both() -> set[bytes]:
-        """Who gets something, once the other one has: what is sent to the station goes first."""
+        """Return the receivers, once the other one has received: frames to the station are sent first."""
         seen: set[bytes] = set()
 
         def until_other() -> bool:
@@ -293,15 +293,15 @@ def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[Lab, Cont
 
 def test_what_says_nothing_of_addresses_tells_none() -> None:
     own = bytes([10, 0, 0, 1])
-    assert tells(arp(STATION)) == (int.from_bytes(STATION), (0, 0), own)
-    assert tells(arp(STATION, b"\x81\0\0\5\x81\0\0\6")) == (int.from_bytes(STATION), (5, 6), own)
+    assert address_binding(arp(STATION)) == (int.from_bytes(STATION), (0, 0), own)
+    assert address_binding(arp(STATION, b"\x81\0\0\5\x81\0\0\6")) == (int.from_bytes(STATION), (5, 6), own)
     address = bytes(range(16))
-    assert tells(solicitation(STATION, address, address)) == (int.from_bytes(STATION), (0, 0), address)
+    assert address_binding(solicitation(STATION, address, address)) == (int.from_bytes(STATION), (0, 0), address)
     # Who asks for an address of its own has none yet.
-    assert tells(solicitation(STATION, bytes(16), address)) == (int.from_bytes(STATION), (0, 0), address)
+    assert address_binding(solicitation(STATION, bytes(16), address)) == (int.from_bytes(STATION), (0, 0), address)
     forged = arp(STATION)[:6] + OTHER + arp(STATION)[12:]
     for frame in (b"", arp(STATION)[:30], forged, udp(STATION, SERVER, 1, 2), udp6(STATION, SERVER, 1, 2)):
-        assert tells(frame) is None
+        assert address_binding(frame) is None
 
 
 def test_made_up_addresses_take_no_place_for_ever() -> None:

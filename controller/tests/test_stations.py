@@ -12,7 +12,8 @@ from finsy.proto import p4d, p4r
 from accesspoint.controller.agent import stations as module
 from accesspoint.controller.agent.contests import CONTEST_SECONDS, MAX_CONTESTS, MAX_PATIENCE, Contests
 from accesspoint.controller.agent.program import Program
-from accesspoint.controller.agent.stations import Station, Stations
+from accesspoint.controller.agent.station import Station, format_mac, station_number
+from accesspoint.controller.agent.stations import Stations
 from accesspoint.controller.config import AccessPointConfig, Pipeline
 
 from .test_entries import PIPELINE, config
@@ -92,7 +93,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def forwarded_to(switch: Switch, program: Program, mac: int) -> int | None:
-    """Where the switch sends packets to an address; None: it floods them."""
+    """Return the port that the switch sends packets to an address to; None: it floods them."""
     key = module.forward_entry(mac, 0, 0)
     wanted = program.update(p4r.Update.DELETE, key).entity.table_entry
     place = wanted.table_id, b"".join(match.SerializeToString() for match in wanted.match)
@@ -106,7 +107,7 @@ def port_of(known: Stations, mac: int) -> int | None:
 
 def locked_here() -> AccessPointConfig:
     limits = {"stations_per_port": 1, "moves": 1}
-    return config(limits=limits, stations={module.written(GATEWAY): {"locked_port": HERE}})
+    return config(limits=limits, stations={format_mac(GATEWAY): {"locked_port": HERE}})
 
 
 def test_a_locked_address_is_at_its_port_and_nowhere_else(program: Program, caplog: pytest.LogCaptureFixture) -> None:
@@ -186,8 +187,8 @@ def test_uplink_address_is_protected_in_its_vlan_alone(program: Program, clock: 
     known, switch = Stations(config(ports=PORTS), program), Switch()
     hear(known, switch, GATEWAY, THERE)
     asyncio.run(known._learn(switch, GATEWAY, (5, 0), HERE))  # type: ignore[arg-type]
-    assert known.by_number[module.number(GATEWAY, 5, 0)].port == HERE
-    assert known.by_number[module.number(GATEWAY, 0, 0)].port == THERE
+    assert known.by_number[station_number(GATEWAY, 5, 0)].port == HERE
+    assert known.by_number[station_number(GATEWAY, 0, 0)].port == THERE
 
 
 def test_moves_used_up_bring_an_address_back_until_they_are_over(program: Program, clock: Clock) -> None:
@@ -243,7 +244,7 @@ def test_moves_used_up_in_a_switch_without_room_flood_an_address(program: Progra
 
 
 def test_blocked_station_brought_back_is_still_blocked(program: Program, clock: Clock) -> None:
-    blocked = {module.written(OTHER): {"blocked": True}}
+    blocked = {format_mac(OTHER): {"blocked": True}}
     known, switch = Stations(config(ports=PORTS, limits={"moves": 1}, stations=blocked), program), Switch()
     for port in (HERE, NEXT, HERE):
         hear(known, switch, OTHER, port)
@@ -344,7 +345,7 @@ def test_contest_is_over_with_its_session(program: Program, clock: Clock) -> Non
 
 @pytest.mark.parametrize("locked", [THERE, RADIO])
 def test_locked_address_is_not_contested(program: Program, clock: Clock, locked: int) -> None:
-    at = {module.written(GATEWAY): {"locked_port": locked}}
+    at = {format_mac(GATEWAY): {"locked_port": locked}}
     known, switch = Stations(config(ports=PORTS, stations=at), program), Switch()
     hear(known, switch, GATEWAY, locked)
     for port in (THERE, RADIO, HERE):

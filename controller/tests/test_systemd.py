@@ -15,14 +15,14 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.switches import ROOT, end, wait_for
-from accesspoint.controller.punctual import PRIORITY
+from accesspoint.controller.realtime import PRIORITY
 from accesspoint.topologies.namespaces.namespace import end_with_parent
 
 UNIT = ROOT / "controller/access-point-controller.service"
 UNITS = sorted((ROOT / "controller").glob("*.service"))
 INSTALLED, STATE = "/opt/access-point", "/var/lib/access-point"
-MOST_EXPOSED = 4.0
-"""Of 10, as `systemd-analyze security` counts."""
+MAX_EXPOSURE = 4.0
+"""Exposure out of 10, as `systemd-analyze security` counts."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -56,7 +56,7 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_it_may_do_little(unit: Path, tmp_path: Path) -> None:
-    done = analyze(unit, tmp_path, "security", "--offline=yes", f"--threshold={MOST_EXPOSED * 10:g}", "--no-pager")
+    done = analyze(unit, tmp_path, "security", "--offline=yes", f"--threshold={MAX_EXPOSURE * 10:g}", "--no-pager")
     assert done.returncode == 0, done.stdout
 
 

@@ -23,7 +23,7 @@ def flows(controller: Any) -> dict[tuple[str, int], Any]:
 
 
 def indices(found: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
-    """Of flows of an answer."""
+    """Return the indices of an answer's flows."""
     return {(flow["src_addr"], flow["src_port"]): flow["flow_index"] for flow in found}
 
 
@@ -104,7 +104,7 @@ def test_a_backup_notices_that_its_switch_is_gone(link_lab: Lab) -> None:
         gone = wait_for(lambda: (seen := backup.get())["state"] == "connecting" and seen)
         assert "does not answer" in gone["problem"]
         primary.process.kill()
-        proxy.mend()
+        proxy.release()
         wait_for(lambda: backup.get()["state"] == "ready")
     finally:
         proxy.close()
@@ -124,7 +124,7 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
         # The switch refuses what the old one's loop writes, and with that it knows.
         wait_for(lambda: old.get()["state"] != "ready")
         assert old.send("PATCH", "features", {"sparse": False}).status_code in (200, 503)
-        proxy.mend()
+        proxy.release()
         wait_for(lambda: old.get()["state"] == "backup")
         assert new.get()["state"] == "ready"
         assert unlike(link_lab) == []
@@ -133,16 +133,16 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
 
 
 def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
-    """What the switch said of a station is lost with the session; the next packet says it again."""
+    """A digest of a station is lost with the session; the next packet causes another one."""
     link_lab.start_switch()
     proxy = Proxy(link_lab.grpc)
     try:
         controller = link_lab.controller(address=f"127.0.0.1:{proxy.port}")
         proxy.cut()
-        mend = threading.Timer(4.0, proxy.mend)
-        mend.start()
+        timer = threading.Timer(4.0, proxy.release)
+        timer.start()
         link_lab.introduce(controller)
-        mend.join()
+        timer.join()
         assert unlike(link_lab) == []
     finally:
         proxy.close()

@@ -10,7 +10,7 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from accesspoint.checks.harness.switches import ROOT
-from accesspoint.controller.agent import acks, classes, ports
+from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet
 from accesspoint.controller.agent.program import FlowKey, Program, rate_meter
 from accesspoint.controller.agent.target import TARGETS, Tofino
@@ -24,13 +24,13 @@ DEVICE_CONFIG = ROOT / "p4src/compiled/ap.json"
 
 TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
 OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above"}
-"""What an architecture has in its own form, or alone; the adapter speaks it."""
+"""Objects that an architecture has in its own form, or alone; the adapter knows them."""
 
 Shape = dict[tuple[str, str], object]
 
 
 def shape(path: Path) -> Shape:
-    """What a controller must know of each object, by kind and alias; registers are none of its business."""
+    """Return the shape of each object by kind and alias, except registers, which a controller does not use."""
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     names = {action.preamble.id: action.preamble.alias for action in info.actions}
     structs = info.type_info.structs
@@ -119,7 +119,7 @@ def test_what_the_managers_want_is_known_to_a_tofino(prefix: str, tmp_path: Path
     p4info.write_text(TOFINO_P4INFO.read_text().replace('name: "Ap', f'name: "{prefix}Ap'))
     tofino = program(p4info, binary)
     config = AccessPointConfig.model_validate(access_point(features={"gate": {"2": {"buffer": 90, "batch": 16}}}))
-    wanted = [*ports.entities(config, tofino.target), *classes.entities(config, tofino), *acks.entities(config)]
+    wanted = [*ports.entities(config, tofino.target), *classes.entities(config, tofino), *queue_meters.entities(config)]
     updates = EntrySet(tofino).updates(wanted)
     assert len(updates) == len(wanted)
     key = FlowKey(bytes(4), bytes(4), 6, 80, 8080, 1, 2)

@@ -81,7 +81,7 @@ def test_the_linear_form_adds_to_the_feedback() -> None:
 
 
 def fed_back(term: DeviceTerm, queues: list[float], limit: float = 1.0) -> list[float]:
-    """One tick each, with q* 10 and the default's gains; a queue below 0 is an idle port."""
+    """Return the feedback of one tick each, with q* 10 and the default's gains; a queue below 0 is an idle port."""
     ncr, got = Ncr(), []
     for tick, queue in enumerate(queues):
         value = term.update(

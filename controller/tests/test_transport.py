@@ -87,7 +87,7 @@ async def test_a_refusal_has_code_text_and_the_updates_that_it_is_about(way: Grp
 
 async def test_what_takes_too_long_or_too_much_ends(way: GrpcTransport, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await failed(way, "Write", b"slow", timeout=0.2)).code == rpc_code.DEADLINE_EXCEEDED
-    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1000)
     assert (await failed(way, "Read", b"abcdefgh 1000000")).code == rpc_code.RESOURCE_EXHAUSTED
 
 

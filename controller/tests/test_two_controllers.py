@@ -24,7 +24,7 @@ CHANGES = 200
 
 
 def config(**fields: Any) -> AccessPointConfig:
-    """An access point that is not enabled."""
+    """Return an access point that is not enabled."""
     return AccessPointConfig.model_validate(access_point(pipeline=PIPELINE, enabled=False, **fields))
 
 
@@ -36,7 +36,7 @@ async def replicas(engine: sa.Engine) -> AsyncIterator[tuple[Api, Api]]:
         await each.start(config())
     yield first, second
     for each in (first, second):
-        await each.control.stop()
+        await each.backend.stop()
         await each.service.close()
 
 
@@ -102,7 +102,7 @@ async def test_changes_without_a_tag_are_made_on_top_of_each_other(replicas: tup
 async def test_a_change_that_others_come_before_is_made_in_the_end(
     replicas: tuple[Api, Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who loses once is behind, and loses again: 60 times here."""
+    """A controller that loses once is behind, and loses again: 60 times here."""
     slow, quick = (replica.service for replica in replicas)
     put, left = slow.store.put, 60
 
@@ -196,9 +196,9 @@ async def test_adding_beside_a_change_of_the_defaults_leaves_no_ghost(tmp_path: 
                 assert (added.status_code, changed.status_code) == (201, 200)
                 found = await client.get(f"/api/v1/access-points/new{number}/ncr")
                 assert (found.status_code, found.json()["alpha"]) == (200, 0.01 + number / 1000)
-        assert sorted(api.control.access_points) == api.service.names
+        assert sorted(api.backend.access_points) == api.service.names
     finally:
-        await api.control.stop()
+        await api.backend.stop()
         await api.service.close()
 
 
@@ -217,14 +217,14 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
     try:
         async with api.client() as client:
             monkeypatch.setattr("accesspoint.controller.state.store.audit_line", full)
-            monkeypatch.setattr(api.control, "add", add)
+            monkeypatch.setattr(api.backend, "add", add)
             body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2"}
             assert (await client.post("/api/v1/access-points", json=body)).status_code == 503
             assert began == []
-            before = api.control.access_points["ap1"]
+            before = api.backend.access_points["ap1"]
             answer = await client.patch(f"{AP}/config", json={"enabled": True, "device_id": 9})
             assert answer.status_code == 503
-            assert api.control.access_points["ap1"] is before
+            assert api.backend.access_points["ap1"] is before
             monkeypatch.undo()
             # It is removed with its history, or not at all.
             monkeypatch.setattr("accesspoint.controller.state.store.delete_series", full)
@@ -234,12 +234,12 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
             monkeypatch.undo()
             assert (await client.delete(AP)).status_code == 204
     finally:
-        await api.control.stop()
+        await api.backend.stop()
         await api.service.close()
 
 
 def test_two_controllers_of_one_file_share_a_switch(link_lab: Lab) -> None:
-    """The same configuration, and the same database: one is primary, and the other one takes over."""
+    """Two controllers with one configuration and one database: one is primary, and the other one takes over."""
     link_lab.start_switch()
     database = f"sqlite:///{link_lab.directory / 'shared.db'}"
     token = link_lab.directory / "config0.token"

@@ -25,11 +25,11 @@ def config(name: str) -> AccessPointConfig:
 
 
 async def with_stored(tmp_path: Path, **fields: Any) -> Api:
-    """A controller that finds two access points in its database, of which ap1 has these fields as well."""
+    """Return a controller that finds two access points in its database, of which ap1 has these fields as well."""
     engine = connect(f"sqlite:///{tmp_path / 'state.db'}")
     before = Api(engine)
     await before.start(config("ap1"), config("ap2"))
-    await before.control.stop()
+    await before.backend.stop()
     await before.service.close()
     is_first = ACCESS_POINTS.c.name == "ap1"
     with engine.begin() as connection:
@@ -59,7 +59,7 @@ async def test_of_two_rules_that_match_the_same_one_is_left_out(
         assert (await client.put(f"{AP}/rules/calls", json=mended)).status_code == 200
         assert (await client.get(AP)).json()["problem"] is None
         assert [rule["name"] for rule in (await client.get(f"{AP}/rules")).json()] == ["voice", "other", "calls"]
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()
 
 
@@ -78,7 +78,7 @@ async def test_an_access_point_that_cannot_be_used_keeps_no_other_from_its_work(
         whole = access_point(pipeline=PIPELINE, enabled=False)
         put = await client.put(f"{AP}/config", json=whole)
         assert (put.status_code, (await client.get(AP)).json()["state"]) == (200, "stopped")
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()
 
 
@@ -87,7 +87,7 @@ async def test_an_access_point_that_cannot_be_used_can_be_removed(tmp_path: Path
     async with api.client() as client:
         assert (await client.delete(AP)).status_code == 204
         assert api.service.store.access_point("ap1") is None
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()
 
 
@@ -99,5 +99,5 @@ async def test_what_was_said_of_stations_before_is_taken_over(tmp_path: Path) ->
         assert (said["name"], said["locked_port"]) == ("Printer", 1)
         assert (await client.patch(f"{AP}/stations/{station}", json={"locked_port": None})).status_code == 200
         assert (await client.get(f"{AP}/stations/{station}")).json()["locked_port"] is None
-    await api.control.stop()
+    await api.backend.stop()
     await api.service.close()

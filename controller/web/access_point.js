@@ -13,7 +13,7 @@ import { weights } from "./weights.js";
 const RANGES = [["2 min", 120, 1], ["10 min", 600, 1], ["1 h", 3600, 10], ["1 day", 86400, 60], ["7 days", 604800, 600]];
 const FIGURES = ["down", "up", "queue delay", "feedback", "marks", "drops", "ACKs filtered", "active flows", "stations", "tick p99", "missed ticks"];
 
-/** A value of a measure with its unit; of what is counted, how many come each second. */
+/** A value of a measure with its unit; of a counter, its rate per second. */
 function written({ unit, counter }, value) {
   if (value == null) return "–";
   if (unit === "bits_per_second" || (unit === "bytes" && counter)) return rate(value);
@@ -66,7 +66,7 @@ export function accessPoint(page, ap) {
     ]),
   );
 
-  // One more chart, of whatever the controller measures.
+  // One more chart, of a measure that the user chooses.
   let measure = { name: "queue_packets", unit: "packets", counter: false };
   const measurePick = h("select", { id: "measure", onchange: () => {
     measure = MEASURES.find((each) => each.name === measurePick.value) ?? measure;
@@ -135,7 +135,7 @@ export function accessPoint(page, ap) {
     load();
   }
 
-  /** History, and again when there is more of it: it is written every ten seconds. */
+  /** Load history, and again when there is more of it: it is written every ten seconds. */
   async function load() {
     clearTimeout(timer);
     const [, seconds, resolution] = RANGES[range];
@@ -156,7 +156,7 @@ export function accessPoint(page, ap) {
   function draw() {
     const [, seconds, resolution] = RANGES[range];
     const from = history.at(-1)?.time ?? 0;
-    // Behind what history has, the live samples; they are of one second, too fine for the long ranges.
+    // Live samples follow those of history; they are of one second, too fine for the long ranges.
     const live = resolution === 1 ? ap.samples.filter((sample) => sample.time > from + 0.5) : [];
     charts.show([...history, ...live], seconds, resolution);
   }

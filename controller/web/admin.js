@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For admins: adding an access point, and who has which token.
+// For admins: adding an access point, and the list of tokens.
 
 import { Problem, ask } from "./api.js";
 import { confirmed, dialog, field, numberIn } from "./forms.js";

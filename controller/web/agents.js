@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For admins: agents that announce themselves and wait to be adopted. Where there are none, nothing is shown.
+// For admins: agents that announce themselves and wait to be adopted. Without any, nothing is shown.
 
 import { Problem, ask } from "./api.js";
 import { dialog, field } from "./forms.js";
@@ -7,7 +7,7 @@ import { h } from "./ui.js";
 
 const EVERY_MS = 5000;
 
-/** A list that keeps itself; `adopted` is called with the name of an access point. */
+/** A list that refreshes itself; `adopted` is called with the name of an access point. */
 export function waiting(adopted) {
   const list = h("ul", {});
   const element = h("section", { "aria-label": "Agents that wait to be adopted", hidden: true },
@@ -19,7 +19,7 @@ export function waiting(adopted) {
     try {
       const { body } = await ask("GET", "/agents?limit=500");
       const found = body.filter((agent) => agent.access_point === null);
-      // A button that is about to be pressed stays where it is.
+      // A button that is about to be pressed must not move.
       const now = found.map((agent) => agent.id).join();
       if (now !== shown) {
         list.replaceChildren(...found.map((agent) => h("li", {}, `${agent.name} on ${agent.host} `,

@@ -5,7 +5,7 @@ const API = "/api/v1";
 const SILENT_SECONDS = 4;
 const RETRY_SECONDS = [1, 2, 5];
 
-/** What the API refuses (RFC 9457); status 0: it does not answer. */
+/** An error of the API (RFC 9457); status 0: it does not answer. */
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -13,7 +13,7 @@ export class Problem extends Error {
   }
 }
 
-/** Ask; returns {body, etag, total}, throws Problem. A session that is over is told to `document` as "logged-out". */
+/** Send a request; returns {body, etag, total}, throws Problem. The end of a session is the event "logged-out" of `document`. */
 export async function ask(method, path, body, etag) {
   const headers = {};
   if (body !== undefined) headers["content-type"] = "application/json";
@@ -38,13 +38,13 @@ export async function ask(method, path, body, etag) {
   return { body: content, etag: answer.headers.get("etag"), total: Number(answer.headers.get("x-total-count")) };
 }
 
-/** The parameters that are set, as a query. */
+/** Return the parameters that are set, as a query. */
 export function query(parameters) {
   const set = Object.entries(parameters).filter(([, value]) => value !== "" && value != null);
   return set.length ? `?${new URLSearchParams(set)}` : "";
 }
 
-/** The one stream of events of this page. It comes back by itself; `tell` gets "connecting", "live" or "lost",
+/** The one stream of events of this page. It reconnects by itself; `tell` gets "connecting", "live" or "lost",
  * `expecting` says whether there is anything that events should come of. */
 export class Stream {
   constructor(tell, expecting) {
@@ -55,7 +55,7 @@ export class Stream {
     this.tries = 0;
   }
 
-  /** Follow `path`; `take(kind, data)` gets each event. What was followed before is not any more. */
+  /** Follow `path`; `take(kind, data)` gets each event. An earlier stream ends. */
   open(path, take) {
     this.close();
     this.path = path;

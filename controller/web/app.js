@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: who is logged in, which view is shown (`#/`, `#/access-points/NAME` or `#/tokens`), and the one stream that feeds it.
+// The page: the session, the view that is shown (`#/`, `#/access-points/NAME` or `#/tokens`), and the one stream that feeds it.
 
 import { Problem, Stream, ask } from "./api.js";
 import { accessPoint } from "./access_point.js";
@@ -49,7 +49,7 @@ function message(title, text) {
   return { element: h("p", { class: "empty" }, text), title };
 }
 
-/** Show what the address says. */
+/** Show the view of the page's address. */
 async function route() {
   const [, name] = location.hash.match(/^#\/access-points\/([^/?]+)$/) ?? [];
   stream.close();
@@ -86,7 +86,7 @@ function take(kind, data) {
   view.update?.();
 }
 
-/** Which access points there are: the streams do not tell of those that were removed. */
+/** Reload the list of access points: streams do not report removed ones. */
 async function list() {
   clearTimeout(timer);
   try {

@@ -73,7 +73,7 @@ const clock = (time, withDate, withSeconds) => {
 };
 const TIME_STEPS = [10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
-/** A value as it stands beside an axis. */
+/** Format a value next to an axis. */
 const short = (text) => text.replace("bit/s", "").replace(/^[\d.]+/, (digits) => String(Number(digits)));
 
 /** Charts of one view: the same time range, cursor and markers. */
@@ -132,7 +132,7 @@ class Chart {
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("h3", {}, title), this.when, h("ul", { class: "legend" }, ...legend)), this.canvas);
     this.canvas.addEventListener("pointermove", (event) => this.charts.point(this.timeAt(event.offsetX)));
     this.canvas.addEventListener("pointerleave", () => this.charts.point(null));
-    // What stands here changes every second: a screen reader hears of it when it comes, and when the cursor moves.
+    // This text changes every second: a screen reader reads it when it appears, and when the cursor moves.
     this.canvas.addEventListener("focus", () => this.canvas.setAttribute("aria-label", this.label));
     this.canvas.addEventListener("blur", () => this.charts.point(null));
     this.canvas.addEventListener("keydown", (event) => this.key(event));

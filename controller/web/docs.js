@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The OpenAPI document, to be read: each operation with its parameters, bodies and answers, and examples of them.
+// The OpenAPI document for people: each operation with its parameters, bodies and answers, and examples of them.
 
 import { h } from "./ui.js";
 
@@ -25,7 +25,7 @@ function words(schema) {
   return [schema.type ?? "anything", range.join(" ")].filter(Boolean).join(", ");
 }
 
-/** An example of what fits a schema: its own, or one of its parts'. */
+/** An example of a schema: its own, or one of its parts'. */
 function example(schema, depth = 0) {
   const whole = resolved(schema);
   if (whole.examples) return whole.examples[0];

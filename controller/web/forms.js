@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forms in dialogs: fields with labels, one button that does it, and why it was not done.
+// Forms in dialogs: fields with labels, one button, and the reason when its action fails.
 
 import { Problem } from "./api.js";
 import { announce, h } from "./ui.js";
 
 let made = 0;
 
-/** A field with its label: `kind` is an input's type, or the [value, text] of a choice; `value` is what stands in it. */
+/** A field with its label: `kind` is an input's type, or the [value, text] of a choice; `value` is its content. */
 export function field(label, kind, value = "", more = {}) {
   const id = `field-${++made}`;
   let input;
@@ -22,10 +22,10 @@ export function field(label, kind, value = "", more = {}) {
   return { input, element: h("div", { class: kind === "checkbox" ? "field check" : "field" }, ...(kind === "checkbox" ? [input, words] : [words, input])) };
 }
 
-/** The number in a field; null for none. */
+/** Return the number in a field; null for none. */
 export const numberIn = (one) => (one.input.value.trim() === "" ? null : Number(one.input.value));
 
-/** A dialog until it is closed; `act()` is what its button does, and what it throws is told in it. What `act` returns
+/** A dialog until it is closed; `act()` is its button's action, and an error of it is shown in the dialog. What `act` returns
  * takes the place of the form, as a secret that is told once. */
 export function dialog(title, word, act, ...children) {
   const why = h("p", { class: "why", role: "alert" });
@@ -54,7 +54,7 @@ export function dialog(title, word, act, ...children) {
   return element;
 }
 
-/** Ask before something is done that cannot be taken back. */
+/** Ask before an action that cannot be undone. */
 export function confirmed(title, text, word, act) {
   return dialog(title, word, async () => {
     await act();

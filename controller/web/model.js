@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples: what an event or a row of history says of each port, as rates. A sample is {time, ports: Map(number -> record)}.
+// Samples: the values of each port in an event or a row of history, as rates. A sample is {time, ports: Map(number -> record)}.
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
-/** What the controller measures of ports and classes, as GET /measures tells; empty until it did. */
+/** Measures of ports and classes, from GET /measures; empty until it has answered. */
 export const MEASURES = [];
 
-/** Each measure of a port: of counters what came each second (bits of bytes), of its classes the sum or the largest. */
+/** Each measure of a port: of counters the rate per second (bits for bytes), of its classes the sum or the largest. */
 function measured(port, then, seconds) {
   const values = {};
   for (const { name, level, unit, counter } of MEASURES) {
@@ -19,7 +19,7 @@ const together = (values, added) => (values.length ? (added ? sum(values) : Math
 
 const COUNTS = ["sent_bytes", "marked_packets", "dropped_packets", "refused_packets", "filtered_packets"];
 
-/** The sample between two events of one access point; null for the first, and when its counters began anew. */
+/** The sample between two events of one access point; null for the first, and after a reset of its counters. */
 export function between(before, event) {
   const seconds = before ? event.time - before.time : 0;
   if (seconds <= 0) return null;
@@ -102,7 +102,7 @@ export class AccessPoint {
     const before = this.event;
     this.event = event;
     this.problem = event.problem;
-    // Of what is not under control nothing is measured: a gap, not zeros.
+    // An access point that is not under control is not measured: a gap, not zeros.
     const sample = this.ready && before?.state === "ready" ? between(before, event) : null;
     if (sample) this.samples.push(sample);
     if (this.samples.length > 720) this.samples.splice(0, 120);
@@ -122,7 +122,7 @@ export class AccessPoint {
     return (port) => ports.has(port);
   }
 
-  /** Figures of now: rates by direction in bit/s, the longest delay of a regulated port and its target in ms, ... */
+  /** Current figures: rates by direction in bit/s, the longest delay of a regulated port and its target in ms, ... */
   now() {
     if (!this.ready) return {};
     const { last, event } = this;

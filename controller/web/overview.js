@@ -10,7 +10,7 @@ import { announce, count, h, mark, milliseconds, percent, perSecond, rate, say, 
 const TREND_SECONDS = 120;
 const STATES = { ready: "ready", backup: "backup", connecting: "connecting", stopped: "stopped", unknown: "not seen yet" };
 
-/** Title, value to sort by, text, and when it deserves attention. */
+/** Title, value to sort by, text, and a test for values that deserve attention. */
 const COLUMNS = [
   ["Down", (row) => row.now.down, rate],
   ["Up", (row) => row.now.up, rate],
@@ -42,7 +42,7 @@ class Row {
     );
   }
 
-  /** The last event, when it is of something under control. */
+  /** The last event, if the access point is under control. */
   get live() {
     return this.ap.ready ? this.ap.event : null;
   }
@@ -173,7 +173,7 @@ export function overview(page) {
     const texts = [count(all.length), count(all.filter((row) => row.condition === "ready").length), rate(sum("down")), rate(sum("up")),
       milliseconds(Math.max(0, ...delays)), perSecond(sum("marked")), perSecond(sum("dropped")), perSecond(sum("filtered"))];
     texts.forEach((text, index) => say(figures[index].value, text));
-    // Rows that move by themselves cannot be read: only a change of the list or a click arranges them.
+    // Rows that move by themselves cannot be read: only a change of the list or a click sorts them.
     if (fresh) arrange();
     else choose();
     for (const row of all) if (!row.element.hidden) row.draw();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an access point does: features, law, rules; and for admins, whether it is connected and that it goes.
+// Settings of an access point: features, law, rules; and for admins, its connection and removal.
 
 import { Problem, ask } from "./api.js";
 import { confirmed, dialog, field, numberIn } from "./forms.js";
@@ -54,7 +54,7 @@ export function settings(page, ap, path) {
     page.may("admin") ? h("div", { class: "tools danger-zone" }, connected,
       h("button", { type: "button", onclick: () => remove() }, "Remove this access point")) : null);
 
-  /** What is true, unless somebody is just changing it here. */
+  /** Show the current settings, except fields that the user is editing. */
   async function read() {
     clearTimeout(timer);
     try {
@@ -85,7 +85,7 @@ export function settings(page, ap, path) {
     }
   }
 
-  /** Rows that stay are left alone: a button must not go while it is pressed. */
+  /** Keep the rows that stay: a button must not disappear while it is pressed. */
   function showRules(rules) {
     const text = JSON.stringify(rules);
     if (text === shown) return;

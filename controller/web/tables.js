@@ -11,7 +11,7 @@ const PAGE = 50;
 const FLOWS_SECONDS = 2;
 const STATIONS_SECONDS = 10;
 
-/** A table that asks for its rows again and again: `columns` are [title, text(row), class]; nothing is asked while it is out of sight. */
+/** A table that reloads its rows: `columns` are [title, text(row), class]; it does not reload while it is out of sight. */
 function pages({ title, path, parameters, columns, seconds, choose, empty, tools }) {
   let offset = 0;
   let timer = 0;
@@ -180,7 +180,7 @@ const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
 const standing = (station) => [station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
   station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
 
-/** What a station used today and yesterday, by this browser's clock. */
+/** Usage of a station today and yesterday, by this browser's clock. */
 function used(path, address) {
   const element = h("p", { class: "used" }, "…");
   const midnight = new Date();
@@ -197,7 +197,7 @@ function used(path, address) {
   return element;
 }
 
-/** One station: what it is called and worth, what holds it, and the way to the flows of its port. */
+/** One station: its name, weight, lock and limits, and a link to the flows of its port. */
 function oneStation(page, path, station, flowsOf, changed) {
   const allowed = page.may("operator");
   const mbit = (bps) => (bps == null ? "" : bps / 1e6);

@@ -13,7 +13,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Change a text only when it is another one: what stays costs no layout. */
+/** Change a text only when it differs: an unchanged text costs no layout. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -22,7 +22,7 @@ export function mark(element, name, on) {
   if (element.classList.contains(name) !== on) element.classList.toggle(name, on);
 }
 
-/** Told to screen readers. */
+/** Announce a text to screen readers. */
 export function announce(text) {
   document.getElementById("said").textContent = text;
 }
@@ -42,7 +42,7 @@ export function soon(draw) {
 
 const DASH = "–";
 
-/** Three digits that matter. */
+/** Format a number with three significant digits. */
 export function number(value) {
   if (value == null || !Number.isFinite(value)) return DASH;
   const size = Math.abs(value);
@@ -79,7 +79,7 @@ const PROTOCOLS = { 1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6", 132: "SCTP" };
 export const protocol = (value) => PROTOCOLS[value] ?? `protocol ${value}`;
 export const end = (address, port) => (address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
 
-/** The names of the classes: what `class-weights` calls each. */
+/** Names of the classes, as in `class-weights`. */
 export const className = (id) => ({ 1: "downlink", 2: "uplink" })[id] ?? (id ? `class ${id}` : "neither");
 export const classColour = (id) => ({ 1: "--down", 2: "--up" })[id] ?? "--other";
 export const weightName = (id) => ({ 1: "downlink", 2: "uplink" })[id] ?? "other";

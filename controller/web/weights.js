@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes: what each is worth, what it gets against that, and sliders that change the weights of an access point.
+// Classes: the weight of each, its share compared with that, and sliders that change the weights of an access point.
 
 import { Problem, ask } from "./api.js";
 import { announce, classColour, className, count, h, percent, perSecond, rate, say, weightName } from "./ui.js";
@@ -10,7 +10,7 @@ const RECENT_SECONDS = 5;
 const nearest = (weight) =>
   STEPS.reduce((best, step, index) => (Math.abs(Math.log(step / weight)) < Math.abs(Math.log(STEPS[best] / weight)) ? index : best), 0);
 
-/** A slider with a number beside it; `change(weight)` when it is let go. Changes wait for each other, only the last counts. */
+/** A slider with a number next to it; `change(weight)` when it is released. Changes wait for each other, only the last counts. */
 export function slider(label, change) {
   const range = h("input", { type: "range", min: 0, max: STEPS.length - 1, step: 1, "aria-label": `Weight of ${label}` });
   const exact = h("input", { type: "number", min: 0.001, max: 1000, step: "any", "aria-label": `Weight of ${label}, exact` });
@@ -41,7 +41,7 @@ export function slider(label, change) {
   }
   return {
     element: h("span", { class: "slider" }, range, exact),
-    /** What it is worth now, unless somebody is changing it. */
+    /** Show the current weight, unless the user is changing it. */
     set(weight, allowed) {
       range.disabled = exact.disabled = !allowed;
       if (moving || working) return;

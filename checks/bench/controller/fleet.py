@@ -27,10 +27,10 @@ from accesspoint.checks.bench.controller.agent import CAPACITY_BPS, SETTINGS
 from accesspoint.checks.bench.controller.agent import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
 from accesspoint.checks.bench.report import Row, merge, run, show
 from accesspoint.checks.harness.switches import SERVER, STATION, udp
-from accesspoint.controller.agent.control import Control
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.fleet.credentials import Credentials
-from accesspoint.controller.fleet.engine import Away, Engine
+from accesspoint.controller.fleet.engine import Engine, Unavailable
 from accesspoint.controller.fleet.messages import Samples, Seen, parse, text
 from accesspoint.controller.observation import Observation
 from accesspoint.controller.samples import FLUSH_SECONDS, Recorder
@@ -76,9 +76,9 @@ def config(number: int) -> AccessPointConfig:
 
 async def seen() -> Observation:
     """Return an observation as an agent publishes it."""
-    control = Control(lambda name: None)
-    control.prepare([config(0)])
-    found = control.observe("ap0")
+    backend = LocalBackend(lambda name: None)
+    backend.prepare([config(0)])
+    found = backend.observe("ap0")
     found["state"] = "ready"
     return found
 
@@ -108,7 +108,7 @@ async def _send(keys: Path, server: str) -> None:
                 said = Seen.model_construct(
                     version=1, agent=name, revision=1, lost=0, problem=None, observation=of_this
                 )
-                await there.say(f"ap.{name}.seen", text(said))
+                await there.publish(f"ap.{name}.seen", text(said))
                 if (turn + number) % FLUSH_SECONDS == 0:
                     message = text(Samples.of(recorder.take()))
                     unsent.put_nowait((f"ap.{name}.history", message, f"{name}-{turn}"))
@@ -126,7 +126,7 @@ async def keep(there: Engine, unsent: "asyncio.Queue[tuple[str, bytes, str]]") -
             try:
                 await there.log(subject, data, once)
                 break
-            except Away:
+            except Unavailable:
                 await asyncio.sleep(0.1)
 
 
@@ -313,7 +313,7 @@ async def first_tick(fleet: Fleet, killed: float) -> float:
     server = f"tls://127.0.0.1:{fleet.engine_port}"
     client = Engine([server], keys / "ca.pem", Credentials.load(keys / "service.creds"), "benchmark")
     said: asyncio.Queue[Observation] = asyncio.Queue()
-    await client.hear("ap.ap1.seen", lambda subject, data: said.put_nowait(parse(Seen, data).observation))
+    await client.subscribe("ap.ap1.seen", lambda subject, data: said.put_nowait(parse(Seen, data).observation))
     running = asyncio.create_task(client.run())
     try:
         async with asyncio.timeout(TAKEOVER_SECONDS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Revisions: every state that was desired has a number, and a change names the one that it is based on."""
+"""Revisions: every desired state has a number, and a change names the one that it is based on."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,7 +27,7 @@ def upgrade() -> None:
     for name in ("access_points", "settings"):
         with op.batch_alter_table(name) as table:
             table.add_column(sa.Column("revision", sa.Integer, nullable=False, server_default="0"))
-    # What is there is its own first revision.
+    # Each existing row is its own first revision.
     connection = op.get_bind()
     known = sa.table("access_points", *map(sa.column, ("name", "config", "changed", "revision")))
     for row in connection.execute(sa.select(known)).all():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents on machines of their own: which of them were adopted, and for which access point."""
+"""Agents on machines of their own: the adopted ones, and the access point of each."""
 
 import sqlalchemy as sa
 from alembic import op

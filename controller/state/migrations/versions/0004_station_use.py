@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stations used. Its columns follow `MEASURES`, as those of history: they are added at the start."""
+"""Usage of stations. Its columns follow `MEASURES`, as those of history: they are added at the start."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process that ticks asks of the machine."""
+"""CPU priority and timers of a process with the 10 ms loop."""
 
 import contextlib
 import ctypes
@@ -11,11 +11,11 @@ PR_SET_TIMERSLACK = 29
 TIMER_SLACK_NS = 1000
 
 
-def punctual() -> None:
-    """Have the CPU when a tick is due, as far as that is allowed, and be woken then; else ticks may be late."""
+def raise_priority() -> None:
+    """Ask for the CPU and a precise wake-up when a tick is due. Without the permission ticks may be late."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS)
-    # What is there for good need not be looked through for what can go.
+    # Objects that are never freed need not be scanned by the collector.
     gc.collect()
     gc.freeze()

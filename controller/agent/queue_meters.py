@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ack_priority` and `queue_meter`: which pure ACKs go first or not at all, and what a priority queue may take.
+"""`ack_priority` and `queue_meter`: pure ACKs that go first or are filtered, and the rate of each priority queue.
 
 ACKs are filtered where they leave through the uplink, whose time they take from uploads, and nowhere else (RFC 3449,
 5.2.1, is for the constrained direction). On a radio both directions share the air and frames are lost: the one ACK that
-is left of many may be among them. Nor without priority: in the bulk's queue, which may be full, an ACK supersedes none.
+is left of many may be among them. Without priority none is filtered either: the bulk's queue may be full, and drop the
+ACK that supersedes others.
 
-Group traffic has meters of its own: it leaves through every port, so the slowest one says what it may take.
+Group traffic has meters of its own: it leaves through every port, so the slowest one sets its rate.
 
-The loop writes the meters anew as capacities change, and as flows go ahead within their fair share
+The loop updates the meters as capacities change, and as flows go ahead within their fair share
 (`PortRegulator.queue_rates`).
 
 The meter counts what arrives, not what is sent: where the filter is on, superseded ACKs never reach the wire, and the
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 import finsy as fy
 
 from ..config import AccessPointConfig, QueueShares
-from .flow_table import MOST_THINNED
+from .flow_table import MAX_THINNED
 from .program import (
     GROUP_PORT,
     QUEUE_ACKS,
@@ -40,7 +41,7 @@ BURST_FRAMES = 10
 
 
 def entities(config: AccessPointConfig) -> list[Encodable]:
-    """The entries of `ack_priority` and the cells of `queue_meter`."""
+    """Return the entries of `ack_priority` and the cells of `queue_meter`."""
     wanted: list[Encodable] = []
     features = config.features
     for port in config.ports:
@@ -60,7 +61,7 @@ def entities(config: AccessPointConfig) -> list[Encodable]:
 
 
 def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
-    """The rate of each port's and queue's meter, and of those of group traffic, as far as the configuration says it."""
+    """Return the rates of all queues' meters by port, and of group traffic's, as far as the configuration has them."""
     capacities = {port.port: port.capacity for port in config.ports}
     capacities[GROUP_PORT] = slowest(capacities.values())
     return {
@@ -71,12 +72,12 @@ def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
 
 
 def slowest(capacities: Iterable[float]) -> float:
-    """The least of those that are known; 0: none is."""
+    """Return the least capacity that is known; 0: none is."""
     return min((capacity for capacity in capacities if capacity), default=0.0)
 
 
 def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
-    """What each priority queue may take of a port whose flows nobody has looked at yet; all in bytes/s."""
+    """Return the rate of each priority queue of a port whose flows are not known yet; all in bytes/s."""
     return {
         QUEUE_ACKS: shares.acks * capacity,
         QUEUE_SPARSE: shares.sparse * capacity,
@@ -84,12 +85,12 @@ def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
         QUEUE_CONTROL: shares.control * capacity,
         QUEUE_SCALABLE: shares.scalable * capacity,
         # The meter stands before the drops.
-        QUEUE_THINNED: capacity / (1 - MOST_THINNED),
+        QUEUE_THINNED: capacity / (1 - MAX_THINNED),
     }
 
 
 def queue_meter(port: int, queue: int, rate: float) -> fy.P4MeterEntry:
-    """The cell that lets `rate` bytes/s into one queue of a port; 0: whatever comes, while nobody knows better."""
+    """Return the cell that lets `rate` bytes/s into one queue of a port; 0: all packets, while no rate is known."""
     config = rate_meter(8 * rate, burst(rate)) if rate else None
     return fy.P4MeterEntry("queue_meter", index=port << 3 | queue, config=config)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service asks of access points whose agents are elsewhere, as it asks `agent.control` in its own process.
+"""Access points whose agents run elsewhere, with the interface of `agent.local_backend`.
 
-The database decides what is desired. The engine has a copy of it for the agents, which every replica mends: it compares
-revisions, puts its own in the place of an older one (compare-and-set), and leaves a newer one alone. So it does not
-matter which replica wrote, was killed in between, or hears of a change last.
+The database has the desired state. The engine has a copy of it for the agents, which every replica repairs: it compares
+revisions, replaces an older one (compare-and-set), and leaves a newer one alone. So it does not matter which replica
+wrote, was killed in between, or learns of a change last.
 """
 
 import asyncio
@@ -17,40 +17,40 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.control import Refused
+from ..agent.local_backend import Refused
 from ..config import AccessPointConfig
 from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
-from .engine import DESIRED, Away, Conflict, Engine
+from .engine import DESIRED, Conflict, Engine, Unavailable
 from .messages import Answer, Desired, Order, Seen, Unusable, parse, text
 
 LOG = logging.getLogger(__name__)
 
 SILENT_SECONDS = 5.0
-"""An agent that says nothing for so long is away."""
+"""Seconds without a message after which an agent is away."""
 ORDER_SECONDS = 5.0
-LOOK_SECONDS = 60.0
-"""How soon is mended what somebody else wrote into the engine."""
-AGAIN_SECONDS = 1.0
-MOST_HEARD = 10_000
-"""Access points that are heard of, also those that nobody has told us of."""
+CHECK_SECONDS = 60.0
+"""Seconds between checks for values that somebody else wrote into the engine."""
+RETRY_SECONDS = 1.0
+MAX_HEARD = 10_000
+"""Access points whose messages are kept, also unknown ones."""
 
 
 @dataclass(slots=True)
 class Heard:
-    """The last message of an access point's agent, and when it came."""
+    """The last message of an access point's agent, and its time."""
 
     seen: Seen
     at: float
 
 
-class Fleet:
+class RemoteBackend:
     """Access points by their agents.
 
     Args:
-        engine: the way to them.
-        standing: whether the database desires an access point, and its newest revision of all; it may raise.
-        copies: how many servers of the engine keep each value.
+        engine: connects to the agents.
+        standing: returns whether the database desires an access point, and the newest revision of all; it may raise.
+        copies: number of the engine's servers that keep each value.
     """
 
     elsewhere = True
@@ -63,11 +63,11 @@ class Fleet:
         self._heard: dict[str, Heard] = {}
         self._wanted: dict[str, Desired] = {}
         self._there: dict[str, tuple[int, Desired | None]] = {}
-        """What the engine has, as far as is known: its revision, and what it says."""
-        self._to_mend: set[str] = set()
+        """Values in the engine, as far as is known: their numbers there, and contents."""
+        self._to_repair: set[str] = set()
         self._poked = asyncio.Event()
-        self.told = asyncio.Event()
-        """Set when somebody else has changed what is desired."""
+        self.desired_changed = asyncio.Event()
+        """Set when somebody else has changed the desired state."""
         self._unusable: dict[str, str] = {}
 
     @property
@@ -76,41 +76,41 @@ class Fleet:
         return sum(heard.seen.lost for heard in self._heard.values())
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
-        """Agents make sure of that themselves."""
+        """Do nothing: agents check their configurations themselves."""
 
     def start(self) -> None:
-        """Agents do by themselves."""
+        """Do nothing: agents connect by themselves."""
 
     def add(self, config: AccessPointConfig) -> None:
-        """`keep` tells."""
+        """Do nothing: `keep` tells the agent."""
 
     async def remove(self, name: str) -> None:
-        """`keep` tells."""
+        """Forget the last message; `keep` tells the agent."""
         self._heard.pop(name, None)
 
     async def change(self, config: AccessPointConfig) -> None:
-        """`keep` tells."""
+        """Do nothing: `keep` tells the agent."""
 
     async def stop(self) -> None:
-        """Agents go on."""
+        """Do nothing: agents keep running."""
 
     async def attempt(self, config: AccessPointConfig) -> None:
-        """Have a change tried that is not kept yet; an agent that is away gets it when it is kept and it is back."""
+        """Try a change that is not kept yet; an agent that is away gets it once it is kept and the agent is back."""
         if self._is_ready(config.name):
             await self._order(config.name, "attempt", config=config.model_dump(mode="json"))
 
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """The database has it: bring it to the agents. None: it was removed."""
+        """Send a configuration that the database has to the agents. None: it was removed."""
         if config is None:
             self._wanted.pop(name, None)
         else:
             said = config.model_dump(mode="json", exclude={"election_id"})
             self._wanted[name] = Desired(revision=revision, config=said)
-        self._to_mend.add(name)
+        self._to_repair.add(name)
         self._poked.set()
 
     def observe(self, name: str) -> Observation:
-        """How an access point is, as its agent said last."""
+        """Return the state of an access point, as its agent reported last."""
         heard = self._heard.get(name)
         if heard is None:
             raise Refused(503, f"{name}: no agent has told of it: start one, and adopt it as {name}")
@@ -127,36 +127,36 @@ class Fleet:
         return observation
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
-        """As `Control.flows`."""
+        """As `LocalBackend.flows`."""
         found, following = await self._order(name, "flows", start=start)
         return found, following
 
     async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
-        """As `Control.stations`."""
+        """As `LocalBackend.stations`."""
         found, following = await self._order(name, "stations", start=start)
         return found, following
 
     async def usage(self, name: str, address: str) -> UsageObservation:
-        """What a station used, and does now."""
+        """Return a station's usage and current rates."""
         found: UsageObservation = await self._order(name, "usage", address=address)
         return found
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
-        """One flow."""
+        """Return one flow."""
         found: FlowObservation = await self._order(name, "flow", flow_index=flow_index)
         return found
 
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
     ) -> FlowObservation:
-        """As `Control.change_flow`."""
+        """As `LocalBackend.change_flow`."""
         changed: FlowObservation = await self._order(
             name, "change_flow", flow_index=flow_index, weight=weight, flow_class=flow_class
         )
         return changed
 
     async def counters(self, name: str) -> list[tuple[str, int, int, int, int]]:
-        """As `Control.counters`."""
+        """As `LocalBackend.counters`."""
         found: list[tuple[str, int, int, int, int]] = await self._order(name, "counters")
         return found
 
@@ -173,9 +173,9 @@ class Fleet:
             raise Refused(503, self.observe(name)["problem"] or f"{name}: not connected")
         order = Order(do=do, arguments=arguments)  # type: ignore[arg-type]
         try:
-            answered = await self.engine.ask(f"ap.{key_of(name)}.do", text(order), ORDER_SECONDS)
+            answered = await self.engine.request(f"ap.{key_of(name)}.do", text(order), ORDER_SECONDS)
             answer = parse(Answer, answered.data)
-        except Away as error:
+        except Unavailable as error:
             raise Refused(503, f"{name}: its agent does not answer: {error}") from None
         except Unusable as error:
             raise Refused(502, f"{name}: what its agent answers is of no use: {error}") from None
@@ -184,9 +184,9 @@ class Fleet:
         return answer.answer
 
     async def listen(self) -> None:
-        """Before the engine is connected: hear what agents say."""
-        await self.engine.hear("ap.*.seen", self._hear)
-        await self.engine.hear(f"$KV.{DESIRED}.*", self._hear_desired)
+        """Subscribe to the agents' messages, before the engine is connected."""
+        await self.engine.subscribe("ap.*.seen", self._hear)
+        await self.engine.subscribe(f"$KV.{DESIRED}.*", self._hear_desired)
 
     def _hear(self, subject: str, data: bytes) -> None:
         name = subject.split(".")[1].replace("=", ".")
@@ -201,29 +201,29 @@ class Fleet:
             return
         self._unusable.pop(name, None)
         before, now = self._heard.get(name), time.monotonic()
-        if before is None and len(self._heard) >= MOST_HEARD:
+        if before is None and len(self._heard) >= MAX_HEARD:
             return
         is_primary = seen.observation["state"] == State.READY.value
-        # Of several agents the primary tells how it is.
+        # Among several agents the primary's message counts.
         if is_primary or before is None or before.seen.agent == seen.agent or now - before.at > SILENT_SECONDS / 2:
             self._heard[name] = Heard(seen, now)
 
     def _hear_desired(self, subject: str, data: bytes) -> None:
-        """Somebody has put something: we, another replica, or who should not."""
+        """Handle a new value: of this replica, another one, or somebody without the right to write."""
         name = subject.removeprefix(f"$KV.{DESIRED}.").replace("=", ".")
         wanted = self._wanted.get(name)
         if wanted is None or text(wanted) != data:
             self._there.pop(name, None)
-            self._to_mend.add(name)
+            self._to_repair.add(name)
             self._poked.set()
-            self.told.set()
+            self.desired_changed.set()
 
-    async def mend(self) -> None:
-        """Bring the engine to what the database says; for ever."""
-        looked = -LOOK_SECONDS
+    async def repair(self) -> None:
+        """Repair the engine's copy of the desired state; for ever."""
+        checked = -CHECK_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS):
+                async with asyncio.timeout(RETRY_SECONDS):
                     await self._poked.wait()
             self._poked.clear()
             if not self.engine.connected:
@@ -232,31 +232,31 @@ class Fleet:
                 if not self._prepared:
                     await self.engine.prepare(self._copies)
                     self._prepared = True
-                if self.engine.reconnected.is_set() or time.monotonic() - looked > LOOK_SECONDS:
+                if self.engine.reconnected.is_set() or time.monotonic() - checked > CHECK_SECONDS:
                     self._there.clear()
-                    self._to_mend |= {*self._wanted, *await self.engine.names(DESIRED)}
+                    self._to_repair |= {*self._wanted, *await self.engine.names(DESIRED)}
                     self.engine.reconnected.clear()
-                    looked = time.monotonic()
-                for name in [*self._to_mend]:
-                    await self._mend(name)
-            except (Away, SQLAlchemyError) as error:
-                LOG.debug("not mended yet: %s", error)
+                    checked = time.monotonic()
+                for name in [*self._to_repair]:
+                    await self._repair(name)
+            except (Unavailable, SQLAlchemyError) as error:
+                LOG.debug("not repaired yet: %s", error)
 
-    async def _mend(self, name: str) -> None:
-        """Raises `Away`."""
+    async def _repair(self, name: str) -> None:
+        """Repair one value; raises `Unavailable`."""
         wanted = self._wanted.get(name)
         sequence, there = self._there.get(name) or await self._read(name)
-        self._to_mend.discard(name)
+        self._to_repair.discard(name)
         if (there == wanted and sequence) or (wanted is None and (there.config is None if there else not sequence)):
             return
         is_desired, newest = await self._standing(name)
         if wanted is None:
             if is_desired:
-                # Another replica was told of it, and we are going to hear.
+                # Another replica has added it, and this one will follow.
                 return
             wanted = Desired(revision=newest, config=None)
         if there is not None and wanted.revision < there.revision <= newest:
-            # The same.
+            # The engine has a newer revision of the database: this replica will follow.
             return
         if there is not None and there.revision > newest:
             LOG.warning(
@@ -265,11 +265,11 @@ class Fleet:
             )  # fmt: skip
         try:
             self._there[name] = await self.engine.put(DESIRED, name, text(wanted), sequence), wanted
-        except (Away, Conflict):
+        except (Unavailable, Conflict):
             # It may have been put, or another replica was faster.
             self._there.pop(name, None)
-            self._to_mend.add(name)
-            raise Away("not put") from None
+            self._to_repair.add(name)
+            raise Unavailable("not put") from None
 
     async def _read(self, name: str) -> tuple[int, Desired | None]:
         found = await self.engine.value(DESIRED, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service may ask of the access points. Every answer is plain data; long lists come in pieces.
+"""Access points of this process, for the service. Every answer is plain data; long lists come in pieces.
 
 Each method is short, so that learning gets its turn between two: a piece of `PIECE` flows takes about a millisecond.
 """
@@ -25,7 +25,7 @@ from ..observation import (
 )
 from .access_point import AccessPoint
 from .connection import Elect, SessionError, State, over_grpc
-from .flows import Flow
+from .flow import Flow
 from .loop import percentile
 from .program import FLOWS_SIZE
 from .regulator import PortRegulator
@@ -35,15 +35,15 @@ PIECE = 250
 """Flows or stations in one answer."""
 LOOK = 16_384
 """Flow indices looked at for one answer."""
-MOST_NAMED = 100
-"""Stations that metrics tell of: those that something is said of, so that their number has a bound."""
+MAX_NAMED = 100
+"""Stations in metrics, so that their number has a bound: only those with settings."""
 ACTIVE_SECONDS = 10.0
 LIVE = ("features", "ncr", "class_weights", "rules", "stations")
-"""What changes while the session goes on; anything else starts a new one."""
+"""Fields that change within a session; a change of any other field starts a new session."""
 
 
 class Refused(Exception):
-    """What cannot be done: an HTTP status, and one line that says why."""
+    """A request that cannot be served: an HTTP status, and one line that says why."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -51,11 +51,11 @@ class Refused(Exception):
         self.detail = detail
 
 
-class Control:
-    """The access points of this process; `ready`, `connect` and `elect` as of each."""
+class LocalBackend:
+    """The access points of this process; `ready`, `connect` and `elect` as in `AccessPoint`."""
 
     elsewhere = False
-    """Whether what is there is on other machines, and so are the files that a configuration names."""
+    """True when the access points, and the files that a configuration names, are on other machines."""
 
     lost = 0
     """Samples of history that agents could not keep; those of this process are the service's own."""
@@ -71,25 +71,25 @@ class Control:
         self._connect = connect
         self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.told = asyncio.Event()
-        """Set when somebody else has changed what is desired; here nobody tells."""
+        self.desired_changed = asyncio.Event()
+        """Set when somebody else has changed the desired state; never set here."""
 
     def prepare(self, configs: list[AccessPointConfig]) -> None:
         """Begin with these access points, all of them or none; raises `Refused`."""
         self.access_points.update({config.name: self._make(config) for config in configs})
 
     def start(self) -> None:
-        """Connect those that are prepared."""
+        """Connect the prepared access points."""
         for ap in self.access_points.values():
             self._run(ap)
 
     def add(self, config: AccessPointConfig) -> None:
-        """One more access point."""
+        """Add an access point."""
         ap = self.access_points[config.name] = self._make(config)
         self._run(ap)
 
     async def remove(self, name: str) -> None:
-        """End a session; no feedback stays behind."""
+        """End a session, and remove all feedback."""
         ap = self.access_points.pop(name, None)
         if ap is None:
             return
@@ -101,7 +101,7 @@ class Control:
                 await task
 
     async def change(self, config: AccessPointConfig) -> None:
-        """Bring an access point to this configuration, all of it or nothing; a refusal of the switch is `Refused`."""
+        """Apply a configuration, completely or not at all; raises `Refused` when the switch refuses."""
         ap = self.access_points[config.name]
         before = ap.config.model_copy()
         changed = {name for name in type(config).model_fields if getattr(before, name) != getattr(config, name)}
@@ -125,18 +125,18 @@ class Control:
         await self.change(config)
 
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """It is kept: nobody else has to be told."""
+        """Do nothing: nobody else must learn that a configuration was kept."""
 
     async def stop(self) -> None:
-        """End all of them."""
+        """End the sessions of all access points."""
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
 
     def observe(self, name: str) -> Observation:
-        """How an access point is."""
+        """Return the state of an access point."""
         return observe(self._find(name))
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
-        """Some flows in the order of their indices, from index `start` on, and where the next ones start."""
+        """Return some flows in the order of their indices, from index `start` on, and the next start, or None."""
         ap = self._find(name)
         indices = ap.flows.by_index
         found: list[FlowObservation] = []
@@ -150,7 +150,7 @@ class Control:
         return found, end if end < FLOWS_SIZE else None
 
     async def stations(self, name: str, start: int) -> tuple[list[StationObservation], int | None]:
-        """Some stations by address, from address `start` on, and where the next ones start."""
+        """Return some stations by address, from address `start` on, and the next start, or None."""
         ap = self._find(name)
         known = sorted(number for number in ap.stations.by_number if number >= start)
         piece = [ap.stations.by_number[number] for number in known[:PIECE]]
@@ -171,17 +171,17 @@ class Control:
         return answers, known[PIECE] if len(known) > PIECE else None
 
     async def usage(self, name: str, address: str) -> UsageObservation:
-        """What a station used, and does now; `address` as people write it."""
+        """Return a station's usage and current rates; `address` as people write it."""
         return self._find(name).usage.of(int(address.replace(":", ""), 16))[0]
 
     def used(self, name: str) -> dict[str, UsageObservation]:
-        """What each station of an access point used, by its address."""
+        """Return the usage of each station of an access point, by its address."""
         return self._find(name).usage.all()
 
     async def change_flow(
         self, name: str, flow_index: int, weight: float | None, flow_class: int | None
     ) -> FlowObservation:
-        """Another weight or class for a flow, as long as it lives."""
+        """Set a flow's weight or class, as long as the flow lives."""
         ap = self._find(name)
         flow = self._flow(ap, flow_index)
         if flow_class is not None:
@@ -191,12 +191,12 @@ class Control:
         return _flow(ap, flow)
 
     async def flow(self, name: str, flow_index: int) -> FlowObservation:
-        """One flow."""
+        """Return one flow."""
         ap = self._find(name)
         return _flow(ap, self._flow(ap, flow_index))
 
     async def counters(self, name: str) -> list[tuple[str, int, int, int, int]]:
-        """All counters, read now: counter, port, class or queue, packets, bytes."""
+        """Return all counters, read now: counter, port, class or queue, packets, bytes."""
         ap = self._find(name)
         cells = await _to_switch(ap, ap.counters())
         return [(*key, *value) for key, value in cells.items()]
@@ -215,7 +215,7 @@ class Control:
 
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         try:
-            # A copy, since `_set` changes it: who asked for a change that fails keeps what was.
+            # A copy, since `_set` changes it: after a failed change the caller's configuration is as before.
             return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
         except ConfigError as error:
             raise Refused(422, str(error)) from None
@@ -235,7 +235,7 @@ class Control:
 
 
 async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> Any:
-    """Await something that needs the switch; its failure is `Refused`. What it is away for, it gets when it is back."""
+    """Await a call to the switch; raises `Refused`. With `unless_away` a switch that is away is no error."""
     if ap.connection.state != State.READY:
         call.close()
         if unless_away:
@@ -253,7 +253,7 @@ async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> A
 
 
 def observe(ap: AccessPoint) -> Observation:
-    """How an access point is."""
+    """Return the state of an access point."""
     durations = ap.loop.durations
     now = time.time()
     return Observation(
@@ -265,7 +265,7 @@ def observe(ap: AccessPoint) -> Observation:
         sessions=ap.connection.sessions,
         stations_refused=dict(ap.stations.refused.by_reason),
         flows_refused=dict(ap.flows.refused.by_reason),
-        stations_named=ap.usage.named(MOST_NAMED),
+        stations_named=ap.usage.named(MAX_NAMED),
         messages_lost=dict(ap.connection.lost.by_reason),
         **measured("access_point", ap),
         tick_ms_p50=percentile(durations, 0.5) * 1000,
@@ -297,7 +297,7 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
 
 
 def _capacity_problem(state: PortRegulator) -> str | None:
-    """That the link carries something else than is configured, and the mend."""
+    """Return the problem of a link whose capacity differs from the configured one, and its fix; None: no problem."""
     if not state.port.capacity or state.capacity == state.port.capacity:
         return None
     carried, said = (f"{8 * rate / 1e6:.3g} Mb/s" for rate in (state.link.learned, state.port.capacity))
