@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::{About, Error};
 
 /// Bytes of a key.
-const FEWEST: usize = 16;
-const MOST: u64 = 4096;
+const MIN_BYTES: usize = 16;
+const MAX_BYTES: u64 = 4096;
 
 /// The file's bytes, without the line's end that editors leave. Errors: unreadable, readable by others, too short to be a
 /// secret, or longer than any key.
@@ -18,9 +18,9 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let name = path.display();
     let mut key = secret(path)?;
     key.truncate(key.trim_ascii_end().len());
-    if key.len() < FEWEST {
+    if key.len() < MIN_BYTES {
         return Err(Error::new(format!(
-            "key file {name} holds {} bytes, at least {FEWEST} are needed: `head -c32 /dev/urandom | base64 > {name}`",
+            "key file {name} holds {} bytes, at least {MIN_BYTES} are needed: `head -c32 /dev/urandom | base64 > {name}`",
             key.len()
         )));
     }
@@ -37,9 +37,9 @@ pub fn secret(path: &Path) -> Result<Vec<u8>, Error> {
         return Err(Error::new(format!("key file {name} is open to others: `chmod 600 {name}`")));
     }
     let mut bytes = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut bytes).about(about())?;
-    if bytes.len() as u64 > MOST {
-        return Err(Error::new(format!("key file {name} holds more than {MOST} bytes: this is no key")));
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).about(about())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Error::new(format!("key file {name} holds more than {MAX_BYTES} bytes: this is no key")));
     }
     Ok(bytes)
 }

@@ -30,7 +30,7 @@ type Evict = Box<dyn FnOnce() + Send>;
 pub struct Places(Arc<Mutex<Table>>);
 
 struct Table {
-    most: usize,
+    max: usize,
     next: u64,
     taken: HashMap<u64, (IpAddr, Evict)>,
     /// The numbers of each source's places, oldest first.
@@ -44,10 +44,10 @@ pub struct Place {
 }
 
 impl Places {
-    /// `most`: how many there are, at least one.
-    pub fn new(most: usize) -> Self {
+    /// `max`: how many there are, at least one.
+    pub fn new(max: usize) -> Self {
         let (taken, sources) = (HashMap::new(), HashMap::new());
-        Self(Arc::new(Mutex::new(Table { most: most.max(1), next: 0, taken, sources })))
+        Self(Arc::new(Mutex::new(Table { max: max.max(1), next: 0, taken, sources })))
     }
 
     /// Takes a place for a client from `from`. `evict` is called, at any time and on any thread, if it has to make room.
@@ -57,7 +57,7 @@ impl Places {
         table.next += 1;
         table.taken.insert(number, (source(from), Box::new(evict)));
         table.sources.entry(source(from)).or_default().insert(number);
-        let evicted = (table.taken.len() > table.most).then(|| table.make_room());
+        let evicted = (table.taken.len() > table.max).then(|| table.make_room());
         drop(table);
         if let Some(evict) = evicted {
             evict();

@@ -29,7 +29,7 @@ use hosts_base::places::{BACKLOG, Places};
 const PENDING: usize = 256;
 /// Bytes that all connections of an open listener together keep at most in each direction, and what a connection gets at least.
 const OPEN_WINDOWS: usize = 64 << 20;
-const LEAST_WINDOW: usize = 64 << 10;
+const MIN_WINDOW: usize = 64 << 10;
 
 /// What has come to a listener so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -73,7 +73,7 @@ impl Listener {
     /// Listens on a bound socket: for what `bind` cannot express, as IP_TRANSPARENT.
     pub fn from_socket(socket: Socket, mut options: Options) -> io::Result<Self> {
         if options.key.is_open() {
-            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(LEAST_WINDOW));
+            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(MIN_WINDOW));
         }
         options.negotiation.listen(socket.as_fd())?;
         socket.set_nonblocking(true)?;

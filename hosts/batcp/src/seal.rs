@@ -23,7 +23,7 @@ pub const MESSAGE: usize = 32 + TAG;
 /// Octets that a frame becomes longer.
 pub const OVERHEAD: usize = 2 + TAG;
 /// The longest frame: Noise's messages have 65535 octets at most.
-pub const LONGEST: usize = 65_535 - TAG;
+pub const MAX_FRAME: usize = 65_535 - TAG;
 
 /// A subflow's keys in both directions; whoever uses them counts the records.
 pub struct Seal {
@@ -114,7 +114,7 @@ impl Records {
         frame[..head.len()].copy_from_slice(head);
         frame[head.len()..].copy_from_slice(rest);
         let made = seal.send.seal_in_place_separate_tag(nonce(self.count), Aad::empty(), frame);
-        tag.copy_from_slice(made.expect("frames are at most LONGEST long").as_ref());
+        tag.copy_from_slice(made.expect("frames are at most MAX_FRAME long").as_ref());
         (self.length, self.count) = (end, self.count + 1);
     }
 }
@@ -201,8 +201,8 @@ mod tests {
     fn the_longest_frame_fits() {
         let (here, there) = meet([1; 32], [1; 32]);
         let mut records = Records::default();
-        records.push(&here.unwrap(), &[], &[7; LONGEST]);
+        records.push(&here.unwrap(), &[], &[7; MAX_FRAME]);
         let got = unseal(&there.unwrap(), &mut 0, &mut BytesMut::from(records.octets())).unwrap().unwrap();
-        assert_eq!(got, [7; LONGEST][..]);
+        assert_eq!(got, [7; MAX_FRAME][..]);
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use super::seal::LONGEST;
+use super::seal::MAX_FRAME;
 use super::segment::{HEADER, MAX_OUTSTANDING, Malformed};
 
 /// What a program writes is gathered in pieces of the longest segment; a segment never spans two.
-pub const PIECE: usize = LONGEST - HEADER;
+pub const PIECE: usize = MAX_FRAME - HEADER;
 
 /// Which subflow carries a segment, and how many bytes that subflow has carried with it: once its peer's kernel has acknowledged
 /// so many, the segment has arrived there.

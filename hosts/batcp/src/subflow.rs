@@ -13,7 +13,7 @@ use tokio::time::sleep_until;
 use super::Interface;
 use super::kalman::Kalman;
 use super::link::{Link, Path};
-use super::seal::{LONGEST, Records, unseal};
+use super::seal::{MAX_FRAME, Records, unseal};
 use super::segment::{self, HEADER, MAX_PAYLOAD};
 use super::sender::Segment;
 use super::transport::{Shared, Work};
@@ -121,7 +121,7 @@ impl Subflow {
     }
 
     pub fn segment_length(&self) -> usize {
-        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, LONGEST - HEADER)
+        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_FRAME - HEADER)
     }
 
     /// Segments of the full length that are written at once: as many as go out within a grain of time.

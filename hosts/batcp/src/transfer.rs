@@ -284,7 +284,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     let folder = Arc::new(Folder {
         path: options.output.clone(),
         replaces: !options.open,
-        largest: options.largest,
+        max_size: options.largest,
         // Longer than the connection's own time, whose error tells more.
         patience: 2 * Duration::from_secs(options.receiver.timeout),
     });
@@ -345,7 +345,7 @@ struct Folder {
     /// A file of the same name gives way to a new one.
     replaces: bool,
     /// Bytes of a file.
-    largest: u64,
+    max_size: u64,
     /// A sender that answers and sends nothing for so long is given up.
     patience: Duration,
 }
@@ -366,9 +366,9 @@ async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, 
     if let Err(what) = check_name(&header.name) {
         return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
     }
-    if header.size > folder.largest {
-        let (name, size, most) = (&header.name, header.size, folder.largest);
-        return Err(Error::new(format!("'{name}' has {size} bytes, {most} are allowed (--largest)")));
+    if header.size > folder.max_size {
+        let (name, size, max) = (&header.name, header.size, folder.max_size);
+        return Err(Error::new(format!("'{name}' has {size} bytes, {max} are allowed (--largest)")));
     }
     if !folder.replaces && folder.path.join(&header.name).symlink_metadata().is_ok() {
         return Err(Error::new(format!("'{}' is there already, and --open replaces nothing", header.name)));

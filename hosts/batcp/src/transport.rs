@@ -38,7 +38,7 @@ const REST: Duration = Duration::from_millis(500);
 /// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
 const SLACK: f64 = 0.005;
 /// A dear interface rests no longer than this between two segments, in seconds.
-const LONGEST_REST: f64 = 60.0;
+const MAX_REST: f64 = 60.0;
 /// Subflows of a connection: each may hold a read buffer of some segments.
 pub const MAX_SUBFLOWS: usize = 16;
 /// What a subflow's writer is to do.
@@ -311,7 +311,7 @@ impl State {
             let carrier = Carrier { subflow: id, position: subflow.committed };
             if subflow.dearness > 1.0 {
                 let time = segment.payload.len() as f64 * subflow.dearness / subflow.throughput();
-                subflow.not_before = subflow.not_before.max(now) + Duration::from_secs_f64(time.min(LONGEST_REST));
+                subflow.not_before = subflow.not_before.max(now) + Duration::from_secs_f64(time.min(MAX_REST));
             }
             let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
             total.segments_sent += 1;

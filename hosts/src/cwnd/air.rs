@@ -38,11 +38,11 @@ impl Air {
         self.sockets.iter().filter(|(socket, to)| socket.send_to(datagram, to).is_ok()).count() > 0
     }
 
-    /// Hands over what has arrived, and from whom; longer datagrams than `LONGEST` are cut. The IP versions take turns, so that a terminal's
-    /// announcements come in the order in which it sent them.
+    /// Passes each datagram that has arrived, with its sender, to `each`; longer ones than `MAX_DATAGRAM` are cut. The IP
+    /// versions take turns, so that a terminal's announcements come in the order in which it sent them.
     pub fn receive(&self, mut each: impl FnMut(&[u8], IpAddr)) {
-        const LONGEST: usize = 256;
-        let mut buffer = [MaybeUninit::<u8>::uninit(); LONGEST];
+        const MAX_DATAGRAM: usize = 256;
+        let mut buffer = [MaybeUninit::<u8>::uninit(); MAX_DATAGRAM];
         for _ in 0..BUDGET {
             let mut empty = true;
             for (socket, _) in &self.sockets {

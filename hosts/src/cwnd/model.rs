@@ -15,7 +15,7 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 /// "CWND-Controlling Middleware").
 pub const AGAIN: Duration = Duration::from_secs(10);
 /// Segments of an ideal window at least: two are acknowledged at once, a lone one by a delayed ACK (RFC 1122, 4.2.3.2).
-const LEAST: f64 = 2.0;
+const MIN_WINDOW: f64 = 2.0;
 /// A receiver may hold back the ACK of a lone segment (RFC 1122, 4.2.3.2); Linux does for at least this long.
 pub const DELAYED_ACK_US: u32 = 40_000;
 /// Bytes of a segment (paper 002, expression 2).
@@ -41,7 +41,7 @@ impl Capacity {
     pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
         let bytes_per_s = self.bandwidth(terminals) * 1e6 / 8.0;
         let segments = bytes_per_s * f64::from(rtt_us) / 1e6 / SEGMENT;
-        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(LEAST, f64::from(i32::MAX)) as u32
+        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(MIN_WINDOW, f64::from(i32::MAX)) as u32
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
             let capacity = Capacity { mbit_per_s: mbit, exponent };
             let window = f64::from(capacity.ideal_window(terminals, 1, rtt));
             let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / SEGMENT;
-            prop_assert!(window == LEAST || window * terminals as f64 <= product * (1.0 + 1e-9));
+            prop_assert!(window == MIN_WINDOW || window * terminals as f64 <= product * (1.0 + 1e-9));
         }
 
         #[test]

@@ -201,7 +201,7 @@ impl Drop for Server {
 }
 
 /// The longest status that is read.
-const LONGEST: u64 = 64 << 20;
+const MAX_STATUS: u64 = 64 << 20;
 
 /// The status of the daemon on an interface; none when no daemon serves it. Errors: it does not answer.
 pub fn ask(interface: &str) -> Result<Option<Status>, Error> {
@@ -209,7 +209,7 @@ pub fn ask(interface: &str) -> Result<Option<Status>, Error> {
     let Some(mut stream) = find(interface).about(&about)? else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE)).about(&about)?;
     let mut answer = String::new();
-    (&mut stream).take(LONGEST).read_to_string(&mut answer).about(&about)?;
+    (&mut stream).take(MAX_STATUS).read_to_string(&mut answer).about(&about)?;
     serde_json::from_str(&answer).map(Some).about(&about)
 }
 

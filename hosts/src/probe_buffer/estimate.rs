@@ -10,7 +10,7 @@ use super::trace::{Cycle, Fill};
 use crate::bootstrap::{Interval, SplitMix, bootstrap, mean, median, quantile, shortest_half};
 
 /// A batch size that this share of a buffer's reopenings shows is reported.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 /// Trials that differ by more than this (share of the buffer, and packets) show no fixed buffer.
 const UNSTEADY: (f64, f64) = (0.15, 3.0);
 /// Below as many transmissions of delay, drops come without a queue.
@@ -142,7 +142,7 @@ fn batches(fills: &[Fill]) -> Vec<Batch> {
             share: count as f64 / all as f64,
             confidence: winners.get(&packets).copied().unwrap_or(0.0),
         })
-        .filter(|batch| batch.share >= LEAST_SHARE)
+        .filter(|batch| batch.share >= MIN_SHARE)
         .collect();
     batches.sort_by(|a, b| b.share.total_cmp(&a.share));
     batches

@@ -11,7 +11,7 @@ use socket2::SockRef;
 use super::estimate::{Estimate, estimate};
 use super::trace::{Fill, Finding, Trace};
 use super::wire::{
-    Answer, Control, Header, Hello, Key, LONG_LINE, MOST_PACKETS, PORT, Proof, Request, SHORT_LINE, Welcome, nonce,
+    Answer, Control, Header, Hello, Key, LONG_LINE, MAX_PACKETS, PORT, Proof, Request, SHORT_LINE, Welcome, nonce,
 };
 use crate::bootstrap::SplitMix;
 use hosts_base::{About, Error};
@@ -23,9 +23,9 @@ const HEADERS_V6: u32 = 48;
 /// Sending rate over drain rate, least and most: it differs between trials, so that no rhythm hides a packet.
 const OVERLOAD: (f64, f64) = (6.0, 10.0);
 /// Transmissions that a trial goes on for once the buffer is full: for a dozen batches of 16; longer if it shows fewer than
-/// `FEWEST_CYCLES`.
+/// `MIN_CYCLES`.
 const FULL_FOR: f64 = 192.0;
-const FEWEST_CYCLES: usize = 3;
+const MIN_CYCLES: usize = 3;
 /// How many times as many trials a measurement may take that is not sure of its result, and what sure means: confidence of the
 /// batch size, width of the buffer's interval (packets).
 const MORE: usize = 3;
@@ -169,7 +169,7 @@ impl Sender {
         let mut silent = 0;
         loop {
             let left = self.limits.bytes.saturating_sub(self.bytes_sent) / u64::from(size);
-            if count as u64 > left || count > MOST_PACKETS || Instant::now() > self.deadline {
+            if count as u64 > left || count > MAX_PACKETS || Instant::now() > self.deadline {
                 return Ok(last);
             }
             let trace = self.trial(size, count, rate, None)?;
@@ -222,7 +222,7 @@ impl Sender {
             let count = overload * (packets / (overload - 1.0).max(0.2) + full_for) * 1.1;
             let seconds = count / overload / drain + packets / drain;
             let too_late = Instant::now() + Duration::from_secs_f64(seconds.min(1e6)) > until;
-            if too_late || self.bytes_sent + (count * f64::from(size)) as u64 > bytes || count > MOST_PACKETS as f64 {
+            if too_late || self.bytes_sent + (count * f64::from(size)) as u64 > bytes || count > MAX_PACKETS as f64 {
                 break;
             }
             let trace = self.trial(size, count as usize, overload * drain, Some(drain))?;
@@ -236,7 +236,7 @@ impl Sender {
             match trace.finding() {
                 Finding::Full(fill) => {
                     (drain, packets) = (fill.drain, fill.first.max(1.0));
-                    if fill.cycles.len() < FEWEST_CYCLES && full_for < 2.0 * packets {
+                    if fill.cycles.len() < MIN_CYCLES && full_for < 2.0 * packets {
                         full_for *= 2.0;
                     }
                     fills.push(fill);

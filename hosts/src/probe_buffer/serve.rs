@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use super::wire::{Answer, Control, Header, Hello, Key, MOST_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
+use super::wire::{Answer, Control, Header, Hello, Key, MAX_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
 use hosts_base::log::report;
 use hosts_base::places::{Place, Places};
 use hosts_base::{About, Error};
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
 /// Connections at a time that have not shown the key, or only get told that another one is measuring; then the address that
 /// has the most loses its oldest.
-const MOST_CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Packets that are looked at before it is looked whether the sender said something or time is up: a flood ends no loop.
 const TURN: usize = 1024;
 /// Packets that are thrown away before a trial: more than the buffer holds of the shortest. What is left carries another trial's number.
 const STALE: usize = 65_536;
 /// Longest wait for the last packets of a trial.
-const LONGEST_QUIET: u64 = 5000;
+const MAX_QUIET: u64 = 5000;
 
 /// Answers on `listen` until the process ends. `max_rate`: bit/s that senders are permitted.
 pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
@@ -37,7 +37,7 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     // Whoever started this waits for the line.
     println!("listening on {listen}");
     let shared = Arc::new((key, Mutex::new(packets)));
-    let strangers = Places::new(MOST_CONNECTIONS);
+    let strangers = Places::new(MAX_CONNECTIONS);
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
@@ -144,7 +144,7 @@ impl Packets {
             for _ in 0..if data { TURN } else { 0 } {
                 let Some((header, time)) = self.receive()? else { break };
                 match header {
-                    Some(h) if h.token == token && h.trial == trial && report.arrivals.len() < MOST_PACKETS => {
+                    Some(h) if h.token == token && h.trial == trial && report.arrivals.len() < MAX_PACKETS => {
                         report.arrivals.push((h.number, time));
                         last = Instant::now();
                     }
@@ -153,7 +153,7 @@ impl Packets {
             }
             if asked {
                 match control.receive(SHORT_LINE, PATIENCE)? {
-                    Request::End { quiet: ms } => quiet = Some(Duration::from_millis(ms.min(LONGEST_QUIET))),
+                    Request::End { quiet: ms } => quiet = Some(Duration::from_millis(ms.min(MAX_QUIET))),
                     Request::Begin(_) => return Err(io::Error::other("a new trial before the end of the last")),
                 }
                 last = Instant::now();

@@ -75,12 +75,12 @@ pub struct Cycle {
 }
 
 /// Below this overload a trial shows no queue worth the name.
-const LEAST_OVERLOAD: f64 = 1.15;
-const FEWEST_ARRIVALS: usize = 8;
+const MIN_OVERLOAD: f64 = 1.15;
+const MIN_ARRIVALS: usize = 8;
 /// Load below which more has left than came in, beyond what noise explains.
-const LEAST_LOAD: f64 = -2.0;
+const MIN_LOAD: f64 = -2.0;
 /// Packets of the lead that have to arrive.
-const FEWEST_ALONE: usize = 3;
+const MIN_ALONE: usize = 3;
 /// Packets on each side that an arrival is smoothed with.
 const SMOOTHING: usize = 16;
 /// Received packets on both sides of a single lost one that make it a loss of the path.
@@ -92,14 +92,14 @@ impl Trace {
     /// What this trial says about the path.
     pub fn finding(&self) -> Finding {
         let sequence = self.in_sequence();
-        if sequence.times.len() < FEWEST_ARRIVALS {
+        if sequence.times.len() < MIN_ARRIVALS {
             return Finding::Silence;
         }
         let gap = spacing(&sequence.times);
         let sent = &sequence.sent;
         let overload = gap / (sent[sent.len() - 1] / (sent.len() - 1) as f64);
         let lost = 1.0 - sequence.times.len() as f64 / sent.len() as f64;
-        if overload < LEAST_OVERLOAD {
+        if overload < MIN_OVERLOAD {
             return Finding::NoBottleneck { rate: 1.0 / gap, lost };
         }
         let load = Load::new(&sequence, gap);
@@ -108,7 +108,7 @@ impl Trace {
                 let most = load.by_packet.iter().copied().fold(0.0, f64::max);
                 Finding::NotFull { drain: 1.0 / gap, packets: (most - 1.0).max(0.0) }
             }
-            Some(onset) if load.by_packet[onset..].iter().any(|&load| load < LEAST_LOAD) => Finding::Torn,
+            Some(onset) if load.by_packet[onset..].iter().any(|&load| load < MIN_LOAD) => Finding::Torn,
             Some(onset) => Finding::Full(fill(&sequence, &load, onset, overload)),
         }
     }
@@ -132,7 +132,7 @@ impl Trace {
         Sequence {
             received: arrived[lead..].iter().map(Option::is_some).collect(),
             delays: delays.collect(),
-            alone: (alone.len() >= FEWEST_ALONE).then(|| median(&alone)),
+            alone: (alone.len() >= MIN_ALONE).then(|| median(&alone)),
             sent: sent[lead..].to_vec(),
             times,
         }

@@ -21,10 +21,10 @@ use hosts_base::Error;
 pub const PORT: u16 = 8630;
 /// Bytes of a line that somebody without the key may send.
 pub const SHORT_LINE: usize = 1000;
-/// Bytes of the longest line, a report of `MOST_PACKETS`.
+/// Bytes of the longest line, a report of `MAX_PACKETS`.
 pub const LONG_LINE: usize = 64 << 20;
 /// Packets in one trial.
-pub const MOST_PACKETS: usize = 1 << 20;
+pub const MAX_PACKETS: usize = 1 << 20;
 
 const VERSION: u32 = 1;
 

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use hosts_base::Error;
 
-const MOST_USERS: usize = 10_000;
-const MOST_SESSIONS: usize = 100_000;
-const MOST_SECONDS: f64 = 7.0 * 86_400.0;
-const MOST_BYTES: u64 = 1 << 50;
+const MAX_USERS: usize = 10_000;
+const MAX_SESSIONS: usize = 100_000;
+const MAX_SECONDS: f64 = 7.0 * 86_400.0;
+const MAX_BYTES: u64 = 1 << 50;
 
 /// Who sends what when.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -88,11 +88,11 @@ impl Model {
         let value: Value = serde_json::from_str(text).map_err(|e| Error::new(format!("not JSON: {e}")))?;
         let root = Object::new("the model", "", &value, &["seconds", "connection", "users"])?;
         let users = root.required("users", |path, value| {
-            let list = array(path, value, MOST_USERS, "users")?;
+            let list = array(path, value, MAX_USERS, "users")?;
             list.iter().enumerate().map(|(i, user)| parse_user(&format!("{path}[{i}]"), i, user)).collect()
         })?;
         let model = Model {
-            seconds: root.required("seconds", |path, value| number(path, value, 0.001, MOST_SECONDS, "seconds"))?,
+            seconds: root.required("seconds", |path, value| number(path, value, 0.001, MAX_SECONDS, "seconds"))?,
             connection: root
                 .optional("connection", |path, value| one_of(path, value, &["user", "session"]))?
                 .unwrap_or(Connection::User),
@@ -131,8 +131,8 @@ impl Model {
                 )));
             }
         }
-        if total > MOST_SESSIONS as f64 {
-            return Err(Error::new(format!("users: {total:.0} sessions in all are more than {MOST_SESSIONS}")));
+        if total > MAX_SESSIONS as f64 {
+            return Err(Error::new(format!("users: {total:.0} sessions in all are more than {MAX_SESSIONS}")));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ fn parse_user(path: &str, index: usize, value: &Value) -> Result<User, Error> {
         source: user
             .optional("source", |path, v| text(path, v, 64)?.parse().map_err(|_| wrong(path, v, "no IP address")))?,
         sessions: user.required("sessions", |path, v| {
-            let list = array(path, v, MOST_SESSIONS, "sessions")?;
+            let list = array(path, v, MAX_SESSIONS, "sessions")?;
             list.iter().enumerate().map(|(j, session)| parse_session(&format!("{path}[{j}]"), session)).collect()
         })?,
     })
@@ -199,16 +199,16 @@ fn parse_session(path: &str, value: &Value) -> Result<Session, Error> {
     let length = session.required("length", |path, v| match v {
         Value::String(word) if word == "endless" => Ok(Length::Endless),
         _ => match v.as_u64() {
-            Some(bytes @ 1..=MOST_BYTES) => Ok(Length::Bytes(bytes)),
+            Some(bytes @ 1..=MAX_BYTES) => Ok(Length::Bytes(bytes)),
             _ => Err(wrong(path, v, "no number of bytes from 1 on, nor \"endless\"")),
         },
     })?;
-    let start = session.required("start", |path, v| number(path, v, 0.0, MOST_SECONDS, "seconds"))?;
+    let start = session.required("start", |path, v| number(path, v, 0.0, MAX_SECONDS, "seconds"))?;
     let period = session.optional("period", |path, v| {
         if length == Length::Endless {
             return Err(Error::new(format!("{path}: an endless session has no period, leave it out")));
         }
-        number(path, v, 0.001, MOST_SECONDS, "seconds")
+        number(path, v, 0.001, MAX_SECONDS, "seconds")
     })?;
     Ok(Session { start, length, period })
 }

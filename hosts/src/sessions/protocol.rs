@@ -18,7 +18,7 @@ pub const PORT: u16 = 8640;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 const VERSION: u32 = 1;
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// The client's first line on any connection.
 #[derive(Serialize, Deserialize)]
@@ -138,7 +138,7 @@ pub async fn read<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) ->
     loop {
         match stream.read_u8().await? {
             b'\n' => break,
-            _ if line.len() == LONGEST_LINE => return Err(foreign("a line without end")),
+            _ if line.len() == MAX_LINE => return Err(foreign("a line without end")),
             byte => line.push(byte),
         }
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::model::Direction;
 use hosts_base::{About, Error};
 
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<(Run, Vec<Session>), Error> {
     for number in 1.. {
         text.clear();
         let about = format!("{} line {number}", path.display());
-        if std::io::Read::take(&mut reader, LONGEST_LINE).read_line(&mut text).about(&about)? == 0 {
+        if std::io::Read::take(&mut reader, MAX_LINE).read_line(&mut text).about(&about)? == 0 {
             break;
         }
         if text.trim().is_empty() {

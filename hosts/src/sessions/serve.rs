@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// What the kernel lets every program choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 /// Bytes of a congestion control's name (TCP_CA_NAME_MAX).
-const LONGEST_NAME: usize = 15;
+const MAX_NAME: usize = 15;
 
 /// Runs that are under way, by name.
 type Runs = Arc<Mutex<HashMap<String, Run>>>;
@@ -52,7 +52,7 @@ pub enum Controls {
 impl Controls {
     /// Errors: why not, for the client.
     fn permit(&self, name: &str) -> Result<(), String> {
-        if name.len() > LONGEST_NAME {
+        if name.len() > MAX_NAME {
             return Err("a congestion control of more than 15 bytes".into());
         }
         let permitted = match self {

@@ -19,7 +19,7 @@ use hosts_base::{About, Error};
 
 const FOLDER: &str = "/run/hosts-batcp";
 /// The longest answer of a tunnel that is believed.
-const MOST: u64 = 1 << 16;
+const MAX_ANSWER: u64 = 1 << 16;
 
 #[derive(Serialize, Deserialize)]
 pub struct Status {
@@ -162,7 +162,7 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
     let stream = UnixStream::connect(path(&options.device)).about(about())?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).about(about())?;
     let mut text = String::new();
-    stream.take(MOST).read_to_string(&mut text).about(about())?;
+    stream.take(MAX_ANSWER).read_to_string(&mut text).about(about())?;
     let status: Status = serde_json::from_str(&text).about(about())?;
     if options.form.is_some() {
         print!("{}", status.prometheus());
