@@ -7,7 +7,7 @@ mod error;
 pub mod key;
 pub mod log;
 pub mod output;
-pub mod places;
+pub mod slots;
 pub mod tcp;
 pub mod units;
 

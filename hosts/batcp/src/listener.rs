@@ -23,7 +23,7 @@ use super::link::Link;
 use super::seal::{self, Seal};
 use super::transport::Shared;
 use super::{Connection, Options};
-use hosts_base::places::{BACKLOG, Places};
+use hosts_base::slots::{BACKLOG, ConnectionSlots};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;
@@ -83,8 +83,9 @@ impl Listener {
         let (accept, accepted) = mpsc::channel(PENDING);
         let counters = Arc::<Counters>::default();
         let permits = Arc::new(Semaphore::new(options.connections));
-        let desk = Desk { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
-        let accepting = tokio::spawn(receive(listener, Arc::new(desk))).abort_handle();
+        let context =
+            AcceptContext { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
+        let accepting = tokio::spawn(receive(listener, Arc::new(context))).abort_handle();
         Ok(Self { local, accepted, counters, accepting })
     }
 
@@ -111,7 +112,7 @@ impl Drop for Listener {
     }
 }
 
-struct Desk {
+struct AcceptContext {
     options: Options,
     accept: mpsc::Sender<Connection>,
     counters: Arc<Counters>,
@@ -124,12 +125,12 @@ struct Desk {
 type Connections = HashMap<u64, Option<Arc<Shared>>>;
 
 /// A token that is welcome, until the opener has proved who it is or is gone.
-struct Opening {
+struct PendingOpen {
     connections: Arc<Mutex<Connections>>,
     token: u64,
 }
 
-impl Drop for Opening {
+impl Drop for PendingOpen {
     fn drop(&mut self) {
         let mut connections = self.connections.lock().expect("no panic holds it");
         if connections.get(&self.token).is_some_and(Option::is_none) {
@@ -138,16 +139,16 @@ impl Drop for Opening {
     }
 }
 
-async fn receive(listener: TcpListener, desk: Arc<Desk>) {
-    let places = Places::new(PENDING);
+async fn receive(listener: TcpListener, context: Arc<AcceptContext>) {
+    let slots = ConnectionSlots::new(PENDING);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (desk, places) = (desk.clone(), places.clone());
+                let (context, slots) = (context.clone(), slots.clone());
                 tokio::spawn(async move {
-                    let counter = match places.hold(peer.ip(), desk.greet(stream)).await {
-                        Some(Ok(counter)) => counter(&desk.counters),
-                        _ => &desk.counters.refused,
+                    let counter = match slots.hold(peer.ip(), context.greet(stream)).await {
+                        Some(Ok(counter)) => counter(&context.counters),
+                        _ => &context.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
                 });
@@ -160,7 +161,7 @@ async fn receive(listener: TcpListener, desk: Arc<Desk>) {
 
 type Counter = fn(&Counters) -> &AtomicU64;
 
-impl Desk {
+impl AcceptContext {
     /// Reads a hello and does what it asks. Until the client has proved that it has the key, it costs this task and a
     /// socket. Errors: the subflow is refused.
     async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
@@ -194,7 +195,7 @@ impl Desk {
         let keys = Keys::new(&self.options.key, theirs, nonce);
         let answer = Answer::welcome(hello, nonce, token, self.options.window as u64, &keys);
         self.connections.lock().expect("no panic holds it").insert(token, None);
-        let _opening = Opening { connections: self.connections.clone(), token };
+        let _pending = PendingOpen { connections: self.connections.clone(), token };
         stream.write_all(&answer.encode()).await?;
         if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));

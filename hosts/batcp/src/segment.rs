@@ -71,7 +71,7 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
 /// Takes the first whole frame out of `from`; None while it is incomplete. `near` is a number close to those that are to be expected:
 /// the ten digits are continued from it, so that numbers here never wrap.
 /// Errors: an unknown kind, a length or number that no sender writes.
-pub fn decode(from: &mut BytesMut, near: impl Fn(&Ten) -> u64) -> Result<Option<Frame>, Malformed> {
+pub fn decode(from: &mut BytesMut, near: impl Fn(&WireSequence) -> u64) -> Result<Option<Frame>, Malformed> {
     let Some(head) = from.first_chunk::<HEADER>() else { return Ok(None) };
     let (kind, word) = (head[0], u64::from_be_bytes(*head));
     let length = (word >> 40 & 0xffff) as usize;
@@ -97,17 +97,19 @@ pub fn decode(from: &mut BytesMut, near: impl Fn(&Ten) -> u64) -> Result<Option<
     let mut body = from.split_to(whole);
     body.advance(HEADER);
     Ok(Some(match kind {
-        1 => Frame::Segment { number: near(&Ten::Theirs(number)), payload: body.freeze() },
-        2 => Frame::Acknowledgement { expected: near(&Ten::Ours(number)), limit: body.get_u64() },
-        3 => Frame::End { number: near(&Ten::Theirs(number)) },
+        1 => Frame::Segment { number: near(&WireSequence::Received(number)), payload: body.freeze() },
+        2 => Frame::Acknowledgement { expected: near(&WireSequence::Sent(number)), limit: body.get_u64() },
+        3 => Frame::End { number: near(&WireSequence::Received(number)) },
         _ => Frame::Reset { reason: length as u16 },
     }))
 }
 
-/// A ten-digit number as it came, and whose segments it counts.
-pub enum Ten {
-    Theirs(u64),
-    Ours(u64),
+/// Segment number as it is on the wire, ten digits, by the direction of the segments that it counts.
+pub enum WireSequence {
+    /// The peer sends these segments.
+    Received(u64),
+    /// This end sends these segments.
+    Sent(u64),
 }
 
 /// The number next to `near` whose last ten digits are `digits`.
@@ -121,9 +123,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plain(ten: &Ten) -> u64 {
-        match *ten {
-            Ten::Theirs(number) | Ten::Ours(number) => number,
+    fn plain(sequence: &WireSequence) -> u64 {
+        match *sequence {
+            WireSequence::Received(number) | WireSequence::Sent(number) => number,
         }
     }
 

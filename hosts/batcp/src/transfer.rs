@@ -25,7 +25,7 @@ use super::sender::PIECE;
 use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
 use hosts_base::output::Format;
-use hosts_base::places::{Places, raise_descriptor_limit};
+use hosts_base::slots::{ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
 const CHUNK: usize = 4 * PIECE;
@@ -279,7 +279,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     raise_descriptor_limit();
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
-    // Places make room for a newcomer before the listener would turn it away.
+    // Slots make room for a newcomer before the listener would turn it away.
     let connections = if options.open { most + most.min(16) } else { most };
     let folder = Arc::new(Folder {
         path: options.output.clone(),
@@ -292,7 +292,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
         let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options()? })?;
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
-        let places = Places::new(most);
+        let slots = ConnectionSlots::new(most);
         let mut failed = None;
         let mut transfers = tokio::task::JoinSet::new();
         let mut begun = 0;
@@ -307,10 +307,10 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                         continue;
                     }
                     begun += 1;
-                    let places = places.clone();
+                    let slots = slots.clone();
                     transfers.spawn(async move {
                         let peer = connection.peer_address().about("peer")?;
-                        let stored = places.hold(peer.ip(), store(connection, peer, &folder)).await;
+                        let stored = slots.hold(peer.ip(), store(connection, peer, &folder)).await;
                         let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
                         stored.unwrap_or_else(|| Err(made_room()))
                     });
@@ -402,7 +402,7 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
     let started = Instant::now();
     let about = || format!("receive from {peer}");
     let Header { name, size } = header(&mut connection, folder).await.about(about())?;
-    let part = Part(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
+    let part = PartialFile(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
     let mut file = File::create_new(&part.0).await.about(part.0.display())?;
     let (mut hash, mut left) = (Sha256::new(), size);
     let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
@@ -458,9 +458,9 @@ fn publish(part: &Path, target: &Path, replaces: bool) -> std::io::Result<()> {
 }
 
 /// An unfinished file, gone with the transfer that failed.
-struct Part(PathBuf);
+struct PartialFile(PathBuf);
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

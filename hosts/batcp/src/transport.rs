@@ -18,7 +18,7 @@ use super::hello::Keys;
 use super::link::Link;
 use super::reassembly::Reassembly;
 use super::scheduler::{RoundRobin, dearness, loads};
-use super::segment::{self, Frame, HEADER, Malformed, Ten, continue_number};
+use super::segment::{self, Frame, HEADER, Malformed, WireSequence, continue_number};
 use super::sender::{Carrier, Segment, Sender};
 use super::status::Totals;
 use super::subflow::{self, GRAIN, SAMPLE, Subflow};
@@ -85,7 +85,7 @@ pub struct State {
     /// What the peer was last told that it may send.
     told_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
-    joins: Joins,
+    joins: JoinWindow,
     /// The keeper sleeps long, as nothing is on its way.
     pub resting: bool,
     pub ended: bool,
@@ -93,12 +93,12 @@ pub struct State {
 
 /// Which joins a connection has seen: the newest sequence number, and which of the 64 before it (as RFC 6479 does).
 #[derive(Default)]
-struct Joins {
+struct JoinWindow {
     newest: u32,
     seen: u64,
 }
 
-impl Joins {
+impl JoinWindow {
     /// Whether `sequence` is new; it is not the next time. What is older than the last 64 counts as seen.
     fn is_new(&mut self, sequence: u32) -> bool {
         if sequence > self.newest {
@@ -131,7 +131,7 @@ impl Shared {
             arrived: Instant::now(),
             told_limit: options.window as u64,
             totals: BTreeMap::new(),
-            joins: Joins::default(),
+            joins: JoinWindow::default(),
             resting: false,
             ended: false,
         };
@@ -420,9 +420,9 @@ impl State {
         loop {
             let (expected, _) = self.receiver.acknowledgement();
             let ours = self.sender.next();
-            let near = |ten: &Ten| match *ten {
-                Ten::Theirs(digits) => continue_number(digits, expected),
-                Ten::Ours(digits) => continue_number(digits, ours),
+            let near = |sequence: &WireSequence| match *sequence {
+                WireSequence::Received(digits) => continue_number(digits, expected),
+                WireSequence::Sent(digits) => continue_number(digits, ours),
             };
             let Some(frame) = segment::decode(buffer, near)? else { return Ok(()) };
             let Some(subflow) = self.subflows.get_mut(&id) else { return Ok(()) };
@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_sequence_number_serves_once() {
-        let mut joins = Joins::default();
+        let mut joins = JoinWindow::default();
         for (sequence, new) in [
             (1, true),
             (1, false),

@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::air::{self, Air};
 use super::announce::{INTERVAL, Key, Neighbours};
 use super::bounds::Bounds;
+use super::broadcast::{self, BroadcastSockets};
 use super::model::{Bound, Capacity, Control, path_rtt, ratio};
 use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
@@ -43,7 +43,7 @@ struct Tracked {
 struct Daemon {
     settings: Settings,
     /// The interface's index and sockets; none while it is missing
-    air: Option<(u32, Air)>,
+    broadcast: Option<(u32, BroadcastSockets)>,
     announcing: bool,
     neighbours: Neighbours,
     /// None: the kernel cannot be asked
@@ -61,10 +61,10 @@ struct Daemon {
 pub fn run(settings: Settings) -> Result<(), Error> {
     let signals = Signals::block()?;
     let interface = settings.interface.clone();
-    let index = air::index(&interface)
+    let index = broadcast::index(&interface)
         .ok_or_else(|| Error::new(format!("no interface {interface} here: `ip link` lists those that exist")))?;
     let mut server = Server::bind(&interface)?;
-    let air = Air::open(&interface, index, settings.port)
+    let broadcast = BroadcastSockets::open(&interface, index, settings.port)
         .about(format!("announcements on {interface}, UDP port {}", settings.port))?;
     let sockets = Sockets::open().and_then(|mut sockets| sockets.read(index, &[]).map(|_| sockets));
     let sockets = sockets.about("the kernel does not tell of its connections (CONFIG_INET_DIAG)");
@@ -76,7 +76,7 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     };
     let start = Instant::now();
     let mut daemon = Daemon {
-        air: Some((index, air)),
+        broadcast: Some((index, broadcast)),
         announcing: false,
         neighbours: Neighbours::new(Key::clone(&settings.key)),
         sockets,
@@ -115,9 +115,9 @@ impl Daemon {
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64);
         let sending = self.sending().min(usize::from(u16::MAX)) as u16;
         let datagram = self.neighbours.announce(wall, self.kbit_per_s, sending);
-        self.announcing = self.air.as_ref().is_some_and(|(_, air)| air.send(&datagram));
-        if let Some((_, air)) = &self.air {
-            air.receive(|datagram, from| {
+        self.announcing = self.broadcast.as_ref().is_some_and(|(_, broadcast)| broadcast.send(&datagram));
+        if let Some((_, broadcast)) = &self.broadcast {
+            broadcast.receive(|datagram, from| {
                 // A refusal is counted.
                 let _ = self.neighbours.hear(datagram, from, wall, now);
             });
@@ -128,17 +128,17 @@ impl Daemon {
     /// An interface that vanished and came back has another index, and sockets of the old one hear nothing.
     fn follow_interface(&mut self) {
         let (name, port) = (&self.settings.interface, self.settings.port);
-        let index = air::index(name);
-        if index != self.air.as_ref().map(|(index, _)| *index) {
-            self.air = index.and_then(|index| Some((index, Air::open(name, index, port).ok()?)));
+        let index = broadcast::index(name);
+        if index != self.broadcast.as_ref().map(|(index, _)| *index) {
+            self.broadcast = index.and_then(|index| Some((index, BroadcastSockets::open(name, index, port).ok()?)));
         }
     }
 
     /// Reads the connections and bounds them.
     fn read(&mut self, now: Instant) -> Result<(), Error> {
         let Some(sockets) = &mut self.sockets else { return Ok(()) };
-        let addresses = air::addresses(&self.settings.interface).about("addresses of the interface")?;
-        let index = self.air.as_ref().map_or(0, |(index, _)| *index);
+        let addresses = broadcast::addresses(&self.settings.interface).about("addresses of the interface")?;
+        let index = self.broadcast.as_ref().map_or(0, |(index, _)| *index);
         let Ok(readings) = sockets.read(index, &addresses) else {
             // An incomplete answer says nothing of the connections that are missing in it. Ask anew next time.
             *sockets = Sockets::open().about("socket to the kernel")?;

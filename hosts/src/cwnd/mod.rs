@@ -2,9 +2,9 @@
 //! CWND control by the RTT ratio (paper 002): a middleware that bounds this terminal's congestion windows when ACKs queue up
 //! at the access point. Congestion controls stay what they are.
 
-mod air;
 pub mod announce;
 mod bounds;
+mod broadcast;
 pub mod calibrate;
 mod daemon;
 pub mod model;
@@ -112,7 +112,7 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
 }
 
 fn show_status(interface: Option<String>, format: Format) -> Result<(), Error> {
-    let names = interface.map_or_else(air::interfaces, |name| vec![name]);
+    let names = interface.map_or_else(broadcast::interfaces, |name| vec![name]);
     let mut all = Vec::new();
     for name in names {
         all.extend(status::ask(&name)?);

@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::wire::{Answer, Control, Header, Hello, Key, MAX_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
 use hosts_base::log::report;
-use hosts_base::places::{Place, Places};
+use hosts_base::slots::{ConnectionSlot, ConnectionSlots};
 use hosts_base::{About, Error};
 
 /// How long a stranger may take to show the key, and a sender to ask for the next thing.
@@ -37,7 +37,7 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     // Whoever started this waits for the line.
     println!("listening on {listen}");
     let shared = Arc::new((key, Mutex::new(packets)));
-    let strangers = Places::new(MAX_CONNECTIONS);
+    let strangers = ConnectionSlots::new(MAX_CONNECTIONS);
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
@@ -49,10 +49,10 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
             }
         };
         let (Ok(peer), Ok(same)) = (stream.peer_addr(), stream.try_clone()) else { continue };
-        let place = strangers.take(peer.ip(), move || drop(same.shutdown(Shutdown::Both)));
+        let slot = strangers.take(peer.ip(), move || drop(same.shutdown(Shutdown::Both)));
         let shared = shared.clone();
         let serving =
-            std::thread::Builder::new().spawn(move || match converse(stream, place, &shared.0, &shared.1, max_rate) {
+            std::thread::Builder::new().spawn(move || match converse(stream, slot, &shared.0, &shared.1, max_rate) {
                 Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => report(format_args!("{peer}: {e}")),
                 _ => {}
             });
@@ -63,8 +63,14 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Speaks with a sender, which gives its place back to strangers once it has shown the key and measures.
-fn converse(stream: TcpStream, place: Place, key: &Key, packets: &Mutex<Packets>, max_rate: u64) -> io::Result<()> {
+/// Speaks with a sender, which gives its slot back to strangers once it has shown the key and measures.
+fn converse(
+    stream: TcpStream,
+    slot: ConnectionSlot,
+    key: &Key,
+    packets: &Mutex<Packets>,
+    max_rate: u64,
+) -> io::Result<()> {
     let mut control = Control::new(stream)?;
     let hello = Hello::new();
     control.send(&hello)?;
@@ -75,7 +81,7 @@ fn converse(stream: TcpStream, place: Place, key: &Key, packets: &Mutex<Packets>
     let Ok(mut packets) = packets.try_lock() else {
         return refuse(&mut control, "it is measuring with another sender, try again later");
     };
-    drop(place);
+    drop(slot);
     let token = rand::random();
     let own = key.proof("responder", &hello.nonce, &proof.nonce);
     control.send(&Welcome { proof: own, token, max_rate })?;

@@ -103,8 +103,8 @@ pub struct ModelOptions {
     #[arg(long, default_value_t = 10.0)]
     period: f64,
     /// Where all nodes' data goes
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
+    #[arg(long, value_enum, default_value_t = DirectionArg::Down)]
+    direction: DirectionArg,
     /// Length of the run
     #[arg(long, default_value_t = 100.0)]
     seconds: f64,
@@ -126,7 +126,7 @@ pub struct FairnessOptions {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Way {
+enum DirectionArg {
     Down,
     Up,
 }
@@ -166,7 +166,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
     }
     let chosen = chosen(&model, &options.users)?;
     let server = run::resolve(&options.to).await?;
-    hosts_base::places::raise_descriptor_limit();
+    hosts_base::slots::raise_descriptor_limit();
     let mut interrupt = signal(SignalKind::interrupt()).about("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).about("SIGTERM")?;
     let interrupted = async {
@@ -267,8 +267,8 @@ fn show_sessions(sessions: &[Session], format: Format) {
 
 fn print_model(options: &ModelOptions) -> Result<(), Error> {
     let direction = match options.direction {
-        Way::Down => Direction::Down,
-        Way::Up => Direction::Up,
+        DirectionArg::Down => Direction::Down,
+        DirectionArg::Up => Direction::Up,
     };
     let model = Model::of_paper(options.nodes, options.length, options.period, direction, options.seconds);
     let text = serde_json::to_string_pretty(&model).about("the model")?;

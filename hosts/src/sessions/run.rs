@@ -32,7 +32,7 @@ const RESULTS: usize = 1024;
 type Waiting = HashMap<(u32, u32), oneshot::Sender<Sent>>;
 
 /// What every user of a run shares.
-struct Shared {
+struct RunContext {
     server: SocketAddr,
     run: String,
     /// The beginning, by the clock that timers use.
@@ -69,7 +69,7 @@ pub async fn run(
     let (origin, started) = beginning(at)?;
     let (over, is_over) = watch::channel(false);
     let (results, mut lines) = mpsc::channel(RESULTS);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunContext {
         server,
         run: name,
         origin,
@@ -179,7 +179,7 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
 }
 
 /// Hands the server's reports to the sessions that wait for them.
-async fn take_reports(mut control: OwnedReadHalf, shared: Arc<Shared>) {
+async fn take_reports(mut control: OwnedReadHalf, shared: Arc<RunContext>) {
     while let Ok(Answer::Sent(sent)) = protocol::read(&mut control).await {
         let mut waiting = shared.waiting.lock().expect("no holder panics");
         let waiter = waiting.as_mut().and_then(|waiting| waiting.remove(&(sent.user, sent.session)));
@@ -200,7 +200,7 @@ async fn order_stop(mut control: OwnedWriteHalf, mut over: watch::Receiver<bool>
 
 /// All sessions of a user: one after the other on one connection, or each on its own.
 async fn user_sessions(
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     number: u32,
     user: User,
     seconds: f64,
@@ -237,7 +237,7 @@ async fn user_sessions(
 
 /// One session.
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     number: u32,
     user: User,
     index: usize,
@@ -245,8 +245,8 @@ struct Task {
     begun: tokio::time::Instant,
 }
 
-/// How a session went.
-struct Went {
+/// Outcome of a session; `finish`: seconds from its start, None if it did not finish. `bytes`: payload.
+struct SessionResult {
     finish: Option<f64>,
     bytes: u64,
     retransmits: u64,
@@ -267,17 +267,23 @@ impl Task {
         };
         match connected {
             Err(error) => {
-                self.report(Went { finish: None, bytes: 0, retransmits: 0, congestion: None, error: Some(error) })
-                    .await;
+                self.report(SessionResult {
+                    finish: None,
+                    bytes: 0,
+                    retransmits: 0,
+                    congestion: None,
+                    error: Some(error),
+                })
+                .await;
                 None
             }
             Ok(mut connection) => {
-                let went = match self.user.direction {
+                let result = match self.user.direction {
                     Direction::Up => self.up(&mut connection).await,
                     Direction::Down => self.down(&mut connection).await,
                 };
-                let usable = went.finish.is_some();
-                self.report(went).await;
+                let usable = result.finish.is_some();
+                self.report(result).await;
                 if usable {
                     return Some(connection);
                 }
@@ -291,7 +297,7 @@ impl Task {
         Request { direction: self.user.direction, session: self.index as u32, length: self.length }
     }
 
-    async fn up(&self, connection: &mut Sender) -> Went {
+    async fn up(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
         // The request's own bytes, and those of the last one whose acknowledgement nobody waited for.
         let before = info(&connection.stream).ok();
@@ -309,7 +315,7 @@ impl Task {
         };
         let after = info(&connection.stream).ok();
         let acked = before.zip(after).map_or(0, |(before, after)| after.acked.saturating_sub(before.acked));
-        let mut went = Went {
+        let mut result = SessionResult {
             finish: None,
             bytes: acked.saturating_sub(Request::BYTES as u64),
             retransmits: before.zip(after).map_or(0, |(b, a)| a.retransmits.saturating_sub(b.retransmits)),
@@ -319,16 +325,16 @@ impl Task {
         match (sent, self.length) {
             (Some(Ok(acknowledged)), Length::Bytes(bytes)) => {
                 let took = acknowledged.duration_since(wall).unwrap_or_default();
-                went.finish = Some((waited + took).as_secs_f64());
-                went.bytes = bytes;
+                result.finish = Some((waited + took).as_secs_f64());
+                result.bytes = bytes;
             }
-            (Some(Err(error)), _) => went.error = Some(error),
+            (Some(Err(error)), _) => result.error = Some(error),
             _ => {}
         }
-        went
+        result
     }
 
-    async fn down(&self, connection: &mut Sender) -> Went {
+    async fn down(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
         let (tell, told) = oneshot::channel();
         if let Some(waiting) = self.shared.waiting.lock().expect("no holder panics").as_mut() {
@@ -367,7 +373,7 @@ impl Task {
             Some(Ok(())) if finish.is_none() => Some(io::Error::other("the server did not say when it finished")),
             _ => None,
         };
-        Went {
+        SessionResult {
             finish,
             bytes,
             retransmits: sent.as_ref().map_or(0, |sent| sent.retransmits),
@@ -376,16 +382,16 @@ impl Task {
         }
     }
 
-    async fn report(&self, went: Went) {
+    async fn report(&self, result: SessionResult) {
         let over = *self.shared.over.borrow();
-        let outcome = match (&went, self.length) {
-            (Went { finish: Some(_), .. }, _) => Outcome::Finished,
+        let outcome = match (&result, self.length) {
+            (SessionResult { finish: Some(_), .. }, _) => Outcome::Finished,
             // An error after the end is the end.
-            (Went { error: Some(_), .. }, _) if !over => Outcome::Failed,
+            (SessionResult { error: Some(_), .. }, _) if !over => Outcome::Failed,
             (_, Length::Endless) => Outcome::Endless,
             (_, Length::Bytes(_)) => Outcome::Unfinished,
         };
-        let error = went.error.filter(|_| outcome == Outcome::Failed).map(|error| said(&error));
+        let error = result.error.filter(|_| outcome == Outcome::Failed).map(|error| said(&error));
         let session = Session {
             user: self.user.name.clone(),
             session: self.index + 1,
@@ -395,11 +401,11 @@ impl Task {
                 Length::Bytes(bytes) => Some(bytes),
                 Length::Endless => None,
             },
-            finish: went.finish.map(rounded),
-            elapsed: rounded(went.finish.unwrap_or_else(|| self.begun.elapsed().as_secs_f64())),
-            bytes: went.bytes,
-            retransmits: went.retransmits,
-            congestion: went.congestion,
+            finish: result.finish.map(rounded),
+            elapsed: rounded(result.finish.unwrap_or_else(|| self.begun.elapsed().as_secs_f64())),
+            bytes: result.bytes,
+            retransmits: result.retransmits,
+            congestion: result.congestion,
             outcome,
             error,
         };

@@ -19,7 +19,7 @@ use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::socket::{Sender, congestion, discard, info, set_congestion};
 use hosts_base::log::report;
-use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
@@ -73,11 +73,11 @@ impl Controls {
 /// its oldest. `controls`: what clients may have the server send with.
 pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
-    let listener = places::listen(listen).about(format_args!("listen on TCP {listen}"))?;
+    let listener = slots::listen(listen).about(format_args!("listen on TCP {listen}"))?;
     // Whoever started this waits for the line.
     println!("listening on {}", listener.local_addr().about("the listening address")?);
     let runs = Runs::default();
-    let places = Places::new(connections);
+    let slots = ConnectionSlots::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -88,9 +88,9 @@ pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -
                 continue;
             }
         };
-        let (runs, places, controls) = (runs.clone(), places.clone(), controls.clone());
+        let (runs, slots, controls) = (runs.clone(), slots.clone(), controls.clone());
         tokio::spawn(async move {
-            match places.hold(peer.ip(), converse(stream, runs, &controls)).await {
+            match slots.hold(peer.ip(), converse(stream, runs, &controls)).await {
                 Some(Err(e)) if e.kind() == io::ErrorKind::InvalidData => report(format_args!("{peer}: {e}")),
                 None => report(format_args!("{peer}: it had to make room for others")),
                 Some(_) => {}
@@ -129,14 +129,14 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     let (reports, mut reported) = mpsc::channel(REPORTS);
     let (stop, stopped) = watch::channel(false);
     runs.lock().expect("no holder panics").insert(name.clone(), Run { reports, stop: stopped });
-    let under_way = UnderWay { runs, name: name.clone(), _stop: stop };
+    let active = ActiveRun { runs, name: name.clone(), _stop: stop };
     let named = protocol::write(&mut stream, &Answer::Run(name)).await;
     let (mut from_client, mut to_client) = stream.into_split();
     // A set ends its task when it is dropped.
     let mut ordered = JoinSet::new();
     ordered.spawn(async move {
         // Whatever comes, and if it is the end of the connection, ends the run.
-        let _under_way = under_way;
+        let _active = active;
         protocol::read(&mut from_client).await.map(|Order::Stop| ())
     });
     let mut passed_on = named;
@@ -152,13 +152,13 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
 
 /// A run as long as its control connection lives. Then there are no new data connections; those there are notice, and the last
 /// one closes the channel.
-struct UnderWay {
+struct ActiveRun {
     runs: Runs,
     name: String,
     _stop: watch::Sender<bool>,
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRun {
     fn drop(&mut self) {
         self.runs.lock().expect("no holder panics").remove(&self.name);
     }

@@ -21,7 +21,7 @@ mod skeleton {
 }
 
 /// What is caught, and where it is sent.
-pub struct Net<'n> {
+pub struct CatchConfig<'n> {
     /// The cgroup as /proc/PID/cgroup names it; "/" for all processes
     pub cgroup: &'n str,
     /// The proxy's listening addresses on loopback
@@ -48,24 +48,24 @@ impl Catcher {
     /// Catches from now on, in this process' network namespace: "transparent to users and applications" (paper 003,
     /// section 1). Errors: no right (CAP_BPF, CAP_NET_ADMIN,
     /// CAP_SYS_ADMIN), no such cgroup, a kernel before 5.17.
-    pub fn start(net: &Net) -> Result<Self, Error> {
+    pub fn start(config: &CatchConfig) -> Result<Self, Error> {
         libbpf_rs::set_print(None);
-        let cgroup = cgroup::open(net.cgroup)?;
+        let cgroup = cgroup::open(config.cgroup)?;
         let mut object = MaybeUninit::uninit();
         let mut skeleton = skeleton::BatcpCatchSkelBuilder::default().open(&mut object).about(WHAT)?;
         let constants = skeleton.maps.rodata_data.as_deref_mut().expect("the program has constants");
         constants.netns =
             cgroup::netns_cookie().about("read the cookie of the network namespace (needs Linux 5.14)")?;
-        constants.port_ipv4 = net.ipv4.port();
-        constants.port_ipv6 = net.ipv6.map_or(0, |address| address.port());
+        constants.port_ipv4 = config.ipv4.port();
+        constants.port_ipv6 = config.ipv6.map_or(0, |address| address.port());
         let skeleton = skeleton.load().about(WHAT)?;
-        for prefix in net.only {
+        for prefix in config.only {
             skeleton.maps.only.update(&key(prefix), &[1], MapFlags::ANY).about(WHAT)?;
         }
-        for prefix in net.except {
+        for prefix in config.except {
             skeleton.maps.spared.update(&key(prefix), &[1], MapFlags::ANY).about(WHAT)?;
         }
-        for address in net.via {
+        for address in config.via {
             skeleton.maps.except.update(&endpoint(*address), &[1], MapFlags::ANY).about(WHAT)?;
         }
         let programs = &skeleton.progs;

@@ -27,14 +27,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use self::catch::{Catcher, Net};
+use self::catch::{CatchConfig, Catcher};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
-use self::spare::{SpareOptions, Spares};
+use self::spare::{SpareOptions, SparePool};
 use super::transfer::{ReceiverOptions, TransportOptions};
 use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
 use hosts_base::log::report;
-use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
 /// A destination that does not answer in this time is given up; a client waits for its reply longer.
@@ -159,21 +159,21 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         )));
     }
     let key = read_key(options.key_file.as_deref())?;
-    let carrier = Arc::new(Carrier {
+    let connector = Arc::new(Connector {
         via: options.via,
         rules: Rules(options.allow),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
-        spares: Arc::new(Spares::new(options.spare.spare)),
+        spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let listener = places::listen(options.listen).about(format!("listen on {}", options.listen))?;
-        carrier.keep_spares();
+        let listener = slots::listen(options.listen).about(format!("listen on {}", options.listen))?;
+        connector.keep_spares();
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        let admission = Arc::new(Admission::new(options.proxy.connections, false));
         accept_all(&[listener], |stream, peer| {
-            let (carrier, credentials, gate) = (carrier.clone(), credentials.clone(), gate.clone());
-            async move { serve_socks(stream, peer.ip(), &carrier, credentials.as_deref(), &gate).await }
+            let (connector, credentials, admission) = (connector.clone(), credentials.clone(), admission.clone());
+            async move { serve_socks(stream, peer.ip(), &connector, credentials.as_deref(), &admission).await }
         })
         .await
     })
@@ -189,16 +189,16 @@ pub fn run(command: Command) -> Result<(), Error> {
 
 fn local(options: LocalOptions) -> Result<(), Error> {
     let key = read_key(options.key_file.as_deref())?;
-    let carrier = Arc::new(Carrier {
+    let connector = Arc::new(Connector {
         via: options.via,
         rules: Rules::default(),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
-        spares: Arc::new(Spares::new(options.spare.spare)),
+        spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let ipv4 = places::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
-        let ipv6 = places::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
+        let ipv4 = slots::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
+        let ipv6 = slots::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
         let listeners: Vec<_> = [Some(ipv4), ipv6].into_iter().flatten().collect();
         let mut addresses = Vec::new();
         for listener in &listeners {
@@ -210,13 +210,13 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         if !all {
             except.extend(Prefix::private());
         }
-        let catcher = Arc::new(Catcher::start(&Net {
+        let catcher = Arc::new(Catcher::start(&CatchConfig {
             cgroup: &options.cgroup,
             ipv4: addresses[0],
             ipv6: addresses.get(1).copied(),
             only: if options.only.is_empty() { &[Prefix::ALL] } else { &options.only },
             except: &except,
-            via: &carrier.via,
+            via: &connector.via,
         })?);
         if !all {
             let mut before = except.into_iter().collect::<HashSet<_>>();
@@ -232,13 +232,13 @@ fn local(options: LocalOptions) -> Result<(), Error> {
                 }
             });
         }
-        carrier.keep_spares();
+        connector.keep_spares();
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
-        ready(format_args!("catching {families}connects for {}", carrier.via[0]));
-        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        ready(format_args!("catching {families}connects for {}", connector.via[0]));
+        let admission = Arc::new(Admission::new(options.proxy.connections, false));
         accept_all(&listeners, |stream, peer| {
-            let (carrier, catcher, gate) = (carrier.clone(), catcher.clone(), gate.clone());
-            async move { serve_caught(stream, peer, &carrier, &catcher, &gate).await }
+            let (connector, catcher, admission) = (connector.clone(), catcher.clone(), admission.clone());
+            async move { serve_caught(stream, peer, &connector, &catcher, &admission).await }
         })
         .await
     })
@@ -261,8 +261,8 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
-    let gate = Gate::new(options.proxy.connections, key.is_open());
-    let remote = Arc::new(Remote { key, rules: Rules(options.allow), gate });
+    let admission = Admission::new(options.proxy.connections, key.is_open());
+    let remote = Arc::new(Remote { key, rules: Rules(options.allow), admission });
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
@@ -279,24 +279,24 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
 }
 
 /// Who is served when. Clients take one of `unknown` until they have proved who they are and said where to; so those that never do
-/// keep no place of the others, and a flood of them pushes out its own.
-struct Gate {
-    unknown: Places,
+/// take no slot of the others, and a flood of them pushes out its own.
+struct Admission {
+    unknown: ConnectionSlots,
     /// Local proxies' spare connections: these have proved the key.
-    spare: Places,
+    spare: ConnectionSlots,
     served: Semaphore,
     /// Nobody proves anything: all clients are unknown as long as they are here.
     open: bool,
 }
 
-impl Gate {
+impl Admission {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
-        let unknown = Places::new(if open { connections } else { UNKNOWN });
-        Self { unknown, spare: Places::new(UNKNOWN), served: Semaphore::new(connections), open }
+        let unknown = ConnectionSlots::new(if open { connections } else { UNKNOWN });
+        Self { unknown, spare: ConnectionSlots::new(UNKNOWN), served: Semaphore::new(connections), open }
     }
 
-    /// A place among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
+    /// A slot among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
     /// hears nothing could not tell why.
     fn enter(&self) -> Result<SemaphorePermit<'_>, &'static str> {
         self.served.try_acquire().map_err(|_| "as many connections as may be are served already (--connections)")
@@ -307,25 +307,25 @@ impl Gate {
 const MADE_ROOM: &str = "it had to make room for others";
 
 /// The way from here to destinations.
-struct Carrier {
+struct Connector {
     via: Vec<SocketAddr>,
     rules: Rules,
     interfaces: Vec<Interface>,
     options: Options,
-    spares: Arc<Spares>,
+    spares: Arc<SparePool>,
 }
 
-impl Carrier {
+impl Connector {
     /// Keeps connections open for who asks next. Without a key the remote proxy waits for nobody.
     fn keep_spares(self: &Arc<Self>) {
         if self.via.is_empty() || self.options.key.is_open() {
             return;
         }
-        let carrier = self.clone();
+        let connector = self.clone();
         tokio::spawn(self.spares.clone().keep(move || {
-            let carrier = carrier.clone();
+            let connector = connector.clone();
             async move {
-                let mut connection = connect(&carrier.via, &carrier.interfaces, &carrier.options).await?;
+                let mut connection = connect(&connector.via, &connector.interfaces, &connector.options).await?;
                 if connection.is_plain() {
                     return Err(io::ErrorKind::Unsupported.into());
                 }
@@ -386,11 +386,11 @@ type Served = Result<(), String>;
 async fn serve_socks(
     mut stream: TcpStream,
     peer: IpAddr,
-    carrier: &Carrier,
+    connector: &Connector,
     credentials: Option<&Credentials>,
-    gate: &Gate,
+    admission: &Admission,
 ) -> Served {
-    let accepted = gate.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
+    let accepted = admission.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
     let destination = match accepted.ok_or_else(|| format!("SOCKS5 client {peer}: {MADE_ROOM}"))? {
         Ok(destination) => destination,
         Err(error) => {
@@ -399,9 +399,9 @@ async fn serve_socks(
             return Err(format!("SOCKS5 client: {error}"));
         }
     };
-    let permit = gate.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
+    let permit = admission.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
     let opened = match &permit {
-        Ok(_) => carrier.open(&destination).await,
+        Ok(_) => connector.open(&destination).await,
         Err(refused) => Err(refused.clone()),
     };
     match opened {
@@ -422,13 +422,13 @@ async fn serve_socks(
 async fn serve_caught(
     stream: TcpStream,
     peer: SocketAddr,
-    carrier: &Carrier,
+    connector: &Connector,
     catcher: &Catcher,
-    gate: &Gate,
+    admission: &Admission,
 ) -> Served {
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
-    let _permit = gate.enter().map_err(|error| format!("{original}: {error}"))?;
-    let connection = carrier.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    let _permit = admission.enter().map_err(|error| format!("{original}: {error}"))?;
+    let connection = connector.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
@@ -436,7 +436,7 @@ async fn serve_caught(
 struct Remote {
     key: Key,
     rules: Rules,
-    gate: Gate,
+    admission: Admission,
 }
 
 impl Remote {
@@ -444,23 +444,23 @@ impl Remote {
         let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
         let line = |error: io::Error| format!("local proxy {peer}: {error}");
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
-        if self.gate.open {
+        if self.admission.open {
             let served = async {
                 let request = pair::hear(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
                 self.carry(connection, peer, request).await
             };
-            return self.gate.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+            return self.admission.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let (places, patience) = match connection.is_plain() {
-            true => (&self.gate.unknown, pair::PATIENCE),
-            false => (&self.gate.spare, 2 * spare::LAPSE),
+        let (slots, patience) = match connection.is_plain() {
+            true => (&self.admission.unknown, pair::PATIENCE),
+            false => (&self.admission.spare, 2 * spare::LAPSE),
         };
-        let request = match places.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
+        let request = match slots.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
             // A spare connection that nobody needed.
             Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
         };
-        let _permit = match (&request, self.gate.enter()) {
+        let _permit = match (&request, self.admission.enter()) {
             (None, _) => None,
             (Some(_), Ok(permit)) => Some(permit),
             (Some(request), Err(error)) => {

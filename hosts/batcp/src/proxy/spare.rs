@@ -30,28 +30,28 @@ pub struct SpareOptions {
     pub spare: u16,
 }
 
-struct Spare {
+struct SpareConnection {
     connection: Connection,
     greeting: Greeting,
     since: Instant,
     /// Dropped, it lets another one be opened
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
 /// What is ready.
-pub struct Spares {
-    ready: Mutex<VecDeque<Spare>>,
-    places: Arc<Semaphore>,
+pub struct SparePool {
+    ready: Mutex<VecDeque<SpareConnection>>,
+    slots: Arc<Semaphore>,
     asked: Mutex<Instant>,
     /// Somebody has asked after a long time.
     woken: Notify,
 }
 
-impl Spares {
-    /// `most`: how many; 0: none.
-    pub fn new(most: u16) -> Self {
-        let places = Arc::new(Semaphore::new(most.into()));
-        Self { ready: Mutex::default(), places, asked: Mutex::new(Instant::now()), woken: Notify::new() }
+impl SparePool {
+    /// `max`: connections kept open; 0: none.
+    pub fn new(max: u16) -> Self {
+        let slots = Arc::new(Semaphore::new(max.into()));
+        Self { ready: Mutex::default(), slots, asked: Mutex::new(Instant::now()), woken: Notify::new() }
     }
 
     /// The oldest that still serves.
@@ -70,15 +70,15 @@ impl Spares {
         loop {
             let wanted = self.asked.lock().expect("no holder panics").elapsed() < LAPSE;
             tokio::select! {
-                place = self.places.clone().acquire_owned(), if wanted => {
+                slot = self.slots.clone().acquire_owned(), if wanted => {
                     let (spares, opened) = (self.clone(), open());
                     tokio::spawn(async move {
-                        let place = place.expect("it is never closed");
+                        let slot = slot.expect("it is never closed");
                         match opened.await {
                             Ok((connection, greeting)) => {
-                                spares.ready().push_back(Spare { connection, greeting, since: Instant::now(), _place: place });
+                                spares.ready().push_back(SpareConnection { connection, greeting, since: Instant::now(), _slot: slot });
                             }
-                            // Whoever needs one is told why there is none; here the place just stays empty for a while.
+                            // Whoever needs one is told why there is none; here the slot just stays empty for a while.
                             Err(_) => sleep(RETRY).await,
                         }
                     });
@@ -92,14 +92,14 @@ impl Spares {
     /// Lets go of those that are old, or broken meanwhile.
     fn purge(&self) {
         let mut ready = self.ready();
-        let serves = |spare: &Spare| spare.since.elapsed() < LAPSE && spare.connection.is_quiet();
+        let serves = |spare: &SpareConnection| spare.since.elapsed() < LAPSE && spare.connection.is_quiet();
         let (serve, gone): (VecDeque<_>, VecDeque<_>) = ready.drain(..).partition(serves);
         *ready = serve;
         drop(ready);
         drop(gone); // not while it is locked
     }
 
-    fn ready(&self) -> MutexGuard<'_, VecDeque<Spare>> {
+    fn ready(&self) -> MutexGuard<'_, VecDeque<SpareConnection>> {
         self.ready.lock().expect("no holder panics")
     }
 }

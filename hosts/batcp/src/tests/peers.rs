@@ -234,7 +234,7 @@ async fn a_peer_that_never_acknowledges_is_not_waited_for() {
     drop(server);
     let started = std::time::Instant::now();
     while matches!(greeted(address).await.2, Answer::Busy) {
-        assert!(started.elapsed() < PATIENCE, "its place comes back");
+        assert!(started.elapsed() < PATIENCE, "its slot comes back");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

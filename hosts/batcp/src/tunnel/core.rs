@@ -17,7 +17,7 @@ use snow::HandshakeState;
 use tokio::net::UdpSocket;
 
 use super::link::Link;
-use super::noise::{ANSWER, DATA, Identity, MAX_LINKS, OPENING, SEALING, Session, Window};
+use super::noise::{ANSWER, DATA, Identity, MAX_LINKS, OPENING, ReplayWindow, SEALING, Session};
 
 /// A packet that is older is of no use to anybody.
 const DEADLINE: Duration = Duration::from_millis(250);
@@ -50,7 +50,7 @@ const PACKET: u8 = 1;
 const PROBING: u8 = 2;
 const PROBED: u8 = 3;
 
-struct Kept {
+struct SentFrame {
     frame: Vec<u8>,
     sent: Instant,
     link: usize,
@@ -89,8 +89,8 @@ pub struct Core {
     bucket: (Instant, u32),
     preferred: usize,
     number: u64,
-    seen: Window<64>,
-    kept: VecDeque<Kept>,
+    seen: ReplayWindow<64>,
+    kept: VecDeque<SentFrame>,
     kept_bytes: usize,
     busy: Option<Instant>,
     born: Instant,
@@ -117,7 +117,7 @@ impl Core {
             preferred: 0,
             // Later than any of an earlier run: the peer takes no number twice.
             number: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
-            seen: Window::default(),
+            seen: ReplayWindow::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             busy: None,
@@ -201,7 +201,7 @@ impl Core {
             return;
         }
         self.kept_bytes += frame.len();
-        self.kept.push_back(Kept { frame: frame.to_vec(), sent: now, link });
+        self.kept.push_back(SentFrame { frame: frame.to_vec(), sent: now, link });
         while let Some(oldest) = self.kept.front() {
             let full = self.kept.len() > KEPT.0 || self.kept_bytes > KEPT.1;
             if !full && now.saturating_duration_since(oldest.sent) <= DEADLINE {

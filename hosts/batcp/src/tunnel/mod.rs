@@ -73,9 +73,9 @@ pub fn run(command: Command) -> Result<(), Error> {
     }
 }
 
-type Shared = Arc<Mutex<Core>>;
+type SharedCore = Arc<Mutex<Core>>;
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Core> {
+fn lock(shared: &SharedCore) -> MutexGuard<'_, Core> {
     shared.lock().expect("no thread panics while it holds the tunnel")
 }
 
@@ -144,7 +144,7 @@ fn socket(address: SocketAddr, interface: Option<&str>) -> io::Result<Arc<UdpSoc
 }
 
 /// Takes what comes to a socket.
-async fn read(shared: Shared, socket: Arc<UdpSocket>) {
+async fn read(shared: SharedCore, socket: Arc<UdpSocket>) {
     let (mut datagram, mut frame) = (vec![0; 65_536], vec![0; 65_536]);
     while socket.readable().await.is_ok() {
         let mut core = lock(&shared);
@@ -160,7 +160,7 @@ async fn read(shared: Shared, socket: Arc<UdpSocket>) {
 }
 
 /// Takes the packets that are routed to the device. Errors: it is gone.
-async fn take_packets(shared: Shared, device: OwnedFd, mtu: usize) -> io::Result<()> {
+async fn take_packets(shared: SharedCore, device: OwnedFd, mtu: usize) -> io::Result<()> {
     // SAFETY: the descriptor is owned by what it is registered with, so it stays open as long.
     let device = unsafe { AsyncFd::register_with_interest(device, Interest::READABLE) }.map_err(io::Error::from)?;
     let mut frame = vec![0; HEAD + mtu.min(MAX_PACKET)];
@@ -187,8 +187,8 @@ async fn take_packets(shared: Shared, device: OwnedFd, mtu: usize) -> io::Result
 }
 
 /// Looks after the links: their answers, their sockets, and, where none are named, new interfaces.
-async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
-    let mut sockets: Vec<Renewed> = Vec::new();
+async fn watch(shared: SharedCore, peers: Vec<SocketAddr>, discovers: bool) {
+    let mut sockets: Vec<LinkSocket> = Vec::new();
     let mut looked: Option<Instant> = None;
     loop {
         let now = Instant::now();
@@ -201,7 +201,7 @@ async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
             let lost = core.tick(now);
             for k in 0..if peers.is_empty() { 0 } else { core.links.len() } {
                 if sockets.len() <= k {
-                    sockets.push(Renewed::default());
+                    sockets.push(LinkSocket::default());
                 }
                 let due = core.links[k].socket.is_none() || lost.contains(&k);
                 if due && sockets[k].at.is_none_or(|at| now - at > RENEW) {
@@ -217,14 +217,14 @@ async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
 
 /// A link's socket: an interface that went and came back, or a peer's other address, needs another one.
 #[derive(Default)]
-struct Renewed {
+struct LinkSocket {
     at: Option<Instant>,
     count: usize,
     reader: Option<AbortHandle>,
 }
 
-impl Renewed {
-    fn renew(&mut self, shared: &Shared, link: &mut Link, peer: SocketAddr) {
+impl LinkSocket {
+    fn renew(&mut self, shared: &SharedCore, link: &mut Link, peer: SocketAddr) {
         self.at = Some(Instant::now());
         self.count += 1;
         if let Some(reader) = self.reader.take() {

@@ -129,13 +129,13 @@ pub struct Session {
     pub ours: u32,
     theirs: u32,
     sent: [u64; MAX_LINKS],
-    seen: [Window<16>; MAX_LINKS],
+    seen: [ReplayWindow<16>; MAX_LINKS],
 }
 
 impl Session {
     fn new(handshake: HandshakeState, ours: u32, theirs: u32) -> Self {
         let keys = handshake.into_stateless_transport_mode().expect("both messages have passed");
-        Self { keys, ours, theirs, sent: [0; MAX_LINKS], seen: [Window::default(); MAX_LINKS] }
+        Self { keys, ours, theirs, sent: [0; MAX_LINKS], seen: [ReplayWindow::default(); MAX_LINKS] }
     }
 
     /// Which session a data datagram is of; None: it is none.
@@ -171,18 +171,18 @@ impl Session {
 
 /// Which numbers have come: the newest, and the 64 (N - 1) before it (as RFC 6479 does).
 #[derive(Clone, Copy)]
-pub struct Window<const N: usize> {
+pub struct ReplayWindow<const N: usize> {
     newest: u64,
     seen: [u64; N],
 }
 
-impl<const N: usize> Default for Window<N> {
+impl<const N: usize> Default for ReplayWindow<N> {
     fn default() -> Self {
         Self { newest: 0, seen: [0; N] }
     }
 }
 
-impl<const N: usize> Window<N> {
+impl<const N: usize> ReplayWindow<N> {
     /// What is too old to be known counts as seen.
     pub fn is_new(&self, number: u64) -> bool {
         let (word, bit) = (number / 64, 1 << (number % 64));
@@ -277,7 +277,7 @@ mod tests {
 
         #[test]
         fn each_number_counts_once(numbers in prop::collection::vec(0u64..2000, 0..500)) {
-            let (mut window, mut seen, mut newest) = (Window::<4>::default(), HashSet::new(), 0);
+            let (mut window, mut seen, mut newest) = (ReplayWindow::<4>::default(), HashSet::new(), 0);
             for number in numbers {
                 let known = newest < number + 64 * 3;
                 let fresh = window.is_new(number);

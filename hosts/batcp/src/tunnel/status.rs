@@ -140,7 +140,7 @@ pub fn forget(device: &str) {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum As {
+enum OutputFormat {
     Prometheus,
 }
 
@@ -151,7 +151,7 @@ pub struct StatusOptions {
     device: String,
     /// Print another format: the text format of Prometheus, for its node exporter's textfile collector
     #[arg(long = "as", value_name = "FORMAT", conflicts_with = "json")]
-    form: Option<As>,
+    output: Option<OutputFormat>,
     #[command(flatten)]
     format: Format,
 }
@@ -164,7 +164,7 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
     let mut text = String::new();
     stream.take(MAX_ANSWER).read_to_string(&mut text).about(about())?;
     let status: Status = serde_json::from_str(&text).about(about())?;
-    if options.form.is_some() {
+    if options.output.is_some() {
         print!("{}", status.prometheus());
     } else if options.format.is_json() {
         println!("{text}");

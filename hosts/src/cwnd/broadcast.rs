@@ -19,11 +19,11 @@ const BUDGET: usize = 1024;
 const PRIORITY: u32 = 48 << 2;
 
 /// Sockets for announcements over one interface. Either IP version may be missing, also for a time.
-pub struct Air {
+pub struct BroadcastSockets {
     sockets: Vec<(Socket, SockAddr)>,
 }
 
-impl Air {
+impl BroadcastSockets {
     /// Opens both IP versions. Errors: neither can be opened: the reason of the first.
     pub fn open(interface: &str, index: u32, port: u16) -> io::Result<Self> {
         let (v4, v6) = (open_v4(interface, port), open_v6(interface, index, port));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bounded number of places for clients that have not proved who they are. When all are taken, the source that has the most
+//! A bounded number of slots for clients that have not proved who they are. When all are taken, the source that has the most
 //! gives up its oldest: whoever floods a server with connections pushes out its own.
 
 use std::cmp::Reverse;
@@ -25,33 +25,33 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 type Evict = Box<dyn FnOnce() + Send>;
 
-/// The places; clones share them.
+/// The slots; clones share them.
 #[derive(Clone)]
-pub struct Places(Arc<Mutex<Table>>);
+pub struct ConnectionSlots(Arc<Mutex<Table>>);
 
 struct Table {
     max: usize,
     next: u64,
     taken: HashMap<u64, (IpAddr, Evict)>,
-    /// The numbers of each source's places, oldest first.
+    /// The numbers of each source's slots, oldest first.
     sources: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// A place that is taken until this is dropped.
-pub struct Place {
+/// A slot that is taken until this is dropped.
+pub struct ConnectionSlot {
     table: Arc<Mutex<Table>>,
     number: u64,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// `max`: how many there are, at least one.
     pub fn new(max: usize) -> Self {
         let (taken, sources) = (HashMap::new(), HashMap::new());
         Self(Arc::new(Mutex::new(Table { max: max.max(1), next: 0, taken, sources })))
     }
 
-    /// Takes a place for a client from `from`. `evict` is called, at any time and on any thread, if it has to make room.
-    pub fn take(&self, from: IpAddr, evict: impl FnOnce() + Send + 'static) -> Place {
+    /// Takes a slot for a client from `from`. `evict` is called, at any time and on any thread, if it has to make room.
+    pub fn take(&self, from: IpAddr, evict: impl FnOnce() + Send + 'static) -> ConnectionSlot {
         let mut table = lock(&self.0);
         let number = table.next;
         table.next += 1;
@@ -62,10 +62,10 @@ impl Places {
         if let Some(evict) = evicted {
             evict();
         }
-        Place { table: self.0.clone(), number }
+        ConnectionSlot { table: self.0.clone(), number }
     }
 
-    /// Does `work` in a place for a client from `from`; `None` if it had to make room, and so ended before its time.
+    /// Does `work` in a slot for a client from `from`; `None` if it had to make room, and so ended before its time.
     pub async fn hold<T>(&self, from: IpAddr, work: impl Future<Output = T>) -> Option<T> {
         let evicted = Arc::new(Notify::new());
         let told = evicted.clone();
@@ -78,11 +78,11 @@ impl Places {
 }
 
 impl Table {
-    /// Ends the oldest of the source that has the most places, of the one that came first if several have.
+    /// Ends the oldest of the source that has the most slots, of the one that came first if several have.
     fn make_room(&mut self) -> Evict {
         let most = |numbers: &&BTreeSet<u64>| (numbers.len(), Reverse(numbers.first().copied()));
         let oldest = self.sources.values().max_by_key(most).and_then(BTreeSet::first).copied();
-        oldest.and_then(|number| self.free(number)).expect("there are more than places")
+        oldest.and_then(|number| self.free(number)).expect("there are more than slots")
     }
 
     fn free(&mut self, number: u64) -> Option<Evict> {
@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let left = lock(&self.table).free(self.number);
         drop(left); // not while the table is locked
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn a_flood_pushes_out_its_own() {
-        let (places, (gone, evicted)) = (Places::new(4), channel());
+        let (slots, (gone, evicted)) = (ConnectionSlots::new(4), channel());
         let take = |from: &str, name: u32| {
             let gone = gone.clone();
-            places.take(from.parse().unwrap(), move || gone.send(name).unwrap())
+            slots.take(from.parse().unwrap(), move || gone.send(name).unwrap())
         };
         let quiet = take("192.0.2.1", 0);
         let flood: Vec<_> = (1..=10).map(|name| take("192.0.2.2", name)).collect();
         assert_eq!(evicted.try_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
         drop(flood);
         let _others: Vec<_> = (11..=13).map(|name| take(&format!("2001:db8::{name}"), name)).collect();
-        assert_eq!(evicted.try_iter().count(), 0, "a place is free again when it is dropped");
+        assert_eq!(evicted.try_iter().count(), 0, "a slot is free again when it is dropped");
         let _more = take("192.0.2.3", 14);
         assert_eq!(evicted.try_iter().collect::<Vec<_>>(), [11], "a /64 is one source");
         drop(quiet);
@@ -156,13 +156,13 @@ mod tests {
 
     #[tokio::test]
     async fn work_ends_when_it_has_to_make_room() {
-        let (places, from) = (Places::new(1), "192.0.2.1".parse().unwrap());
+        let (slots, from) = (ConnectionSlots::new(1), "192.0.2.1".parse().unwrap());
         let idle = tokio::spawn({
-            let places = places.clone();
-            async move { places.hold(from, std::future::pending::<()>()).await }
+            let slots = slots.clone();
+            async move { slots.hold(from, std::future::pending::<()>()).await }
         });
         tokio::task::yield_now().await;
-        assert_eq!(places.hold(from, async { 7 }).await, Some(7));
+        assert_eq!(slots.hold(from, async { 7 }).await, Some(7));
         assert_eq!(idle.await.unwrap(), None);
     }
 }
