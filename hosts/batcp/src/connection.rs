@@ -15,11 +15,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::keeper::{Client, Opened, open};
+use super::connection_state::{ConnectionState, LockedState};
+use super::path_manager::{Client, Opened, open};
 use super::reassembly::Reassembly;
 use super::sender::{PIECE, Sender};
 use super::status::Status;
-use super::transport::{Shared, State};
 use super::{Interface, Options};
 
 /// One connection over several interfaces, or a plain TCP connection to a peer that does not speak BATCP.
@@ -34,7 +34,7 @@ pub struct Connection {
 }
 
 enum Inner {
-    Batcp(Arc<Shared>),
+    Batcp(Arc<ConnectionState>),
     Plain(TcpStream),
 }
 
@@ -58,7 +58,7 @@ pub async fn connect(peers: &[SocketAddr], interfaces: &[Interface], options: &O
 }
 
 impl Connection {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<ConnectionState>) -> io::Result<Self> {
         let addresses = shared.state().subflows.values().next().map(|first| (first.link.local, first.link.peer));
         let (local, peer) = addresses.ok_or(io::ErrorKind::ConnectionReset)?;
         Ok(Self { inner: Inner::Batcp(shared), local, peer })
@@ -153,13 +153,13 @@ impl Connection {
 }
 
 /// The error that ended the connection, to be given to each call that follows.
-fn error(state: &State) -> Option<io::Error> {
+fn error(state: &LockedState) -> Option<io::Error> {
     state.error.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
 /// What `take` takes of the bytes that can be read; None at their end.
 fn poll_take<T>(
-    shared: &Shared,
+    shared: &ConnectionState,
     context: &mut Context<'_>,
     take: impl FnOnce(&mut Reassembly) -> T,
 ) -> Poll<io::Result<Option<T>>> {
@@ -181,7 +181,7 @@ fn poll_take<T>(
 
 /// How much `give` gives to be sent, once there is room for something.
 fn poll_give(
-    shared: &Shared,
+    shared: &ConnectionState,
     context: &mut Context<'_>,
     give: impl FnOnce(&mut Sender) -> usize,
 ) -> Poll<io::Result<usize>> {

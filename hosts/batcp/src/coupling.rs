@@ -13,6 +13,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use socket2::SockRef;
 
+use hosts_base::log::report;
 use hosts_base::{About, Error};
 
 mod skeleton {
@@ -85,6 +86,12 @@ impl Group {
         self.coupling.members.update(&key, &member, MapFlags::ANY).map_err(io::Error::other)?;
         SockRef::from(socket).set_tcp_congestion(self.coupling.name.as_bytes())
     }
+}
+
+/// Report that a subflow or a connection is not coupled, and continue without.
+pub fn uncoupled<T: Default>(error: io::Error) -> T {
+    report(format_args!("coupled congestion control: {error}"));
+    T::default()
 }
 
 impl Drop for Group {

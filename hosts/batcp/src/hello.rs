@@ -13,6 +13,8 @@
 //!
 //! All are of fixed length: hellos 64 octets, answers 64, the opener's proof 16, numbers in network byte order.
 
+use std::time::Duration;
+
 use bytes::{Buf, BufMut};
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
@@ -21,6 +23,8 @@ use sha2::Sha256;
 use super::segment::Malformed;
 use super::{Interface, Key, Mark};
 
+/// Time for TCP's handshake, and then for the hello's answer.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
 pub const HELLO: usize = 64;
 pub const ANSWER: usize = 64;
 /// What follows the answer to an open: the opener's proof that it has the shared key.

@@ -34,15 +34,16 @@
 
 mod cgroup;
 mod connection;
+mod connection_state;
 mod coupling;
 mod hello;
 mod interface;
 mod kalman;
-mod keeper;
 mod link;
 mod listener;
 mod negotiation;
 mod option;
+mod path_manager;
 mod proxy;
 mod reassembly;
 mod scheduler;
@@ -52,6 +53,7 @@ mod sender;
 mod speed;
 mod status;
 mod subflow;
+mod subflow_io;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -67,12 +69,13 @@ use clap::Subcommand;
 use hosts_base::Error;
 
 pub use connection::{Connection, connect};
+pub use connection_state::Totals;
 pub use coupling::Coupling;
 pub use interface::Interface;
 pub use listener::{Arrivals, Listener};
 pub use negotiation::{InBand, Mark, Negotiation};
 pub use option::{Announcer, Counts};
-pub use status::{Status, SubflowStatus, Totals};
+pub use status::{Status, SubflowStatus};
 
 /// How segments are spread over the subflows (paper 003, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]

@@ -17,11 +17,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
-use super::keeper::{HANDSHAKE, keep, part};
+use super::connection_state::ConnectionState;
+use super::hello::{ANSWER, Answer, HANDSHAKE, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
 use super::link::Link;
+use super::path_manager::{close_subflows, maintain_subflows};
 use super::seal::{self, Seal};
-use super::transport::Shared;
 use super::{Connection, Options};
 use hosts_base::slots::{BACKLOG, ConnectionSlots};
 
@@ -122,7 +122,7 @@ struct AcceptContext {
 }
 
 /// By their tokens; none: the opener's proof is on its way, and another interface's join may be quicker.
-type Connections = HashMap<u64, Option<Arc<Shared>>>;
+type Connections = HashMap<u64, Option<Arc<ConnectionState>>>;
 
 /// A token that is welcome, until the opener has proved who it is or is gone.
 struct PendingOpen {
@@ -203,7 +203,7 @@ impl AcceptContext {
         let seal = seal(&mut stream, hello, &keys).await?;
         SockRef::from(&stream).set_linger(None)?;
         let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
-        let shared = Shared::new(self.options.clone(), hello.mark.connection, keys, token, limit);
+        let shared = ConnectionState::new(self.options.clone(), hello.mark.connection, keys, token, limit);
         // Others may have come since it was asked.
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
         self.connections.lock().expect("no panic holds it").insert(token, Some(shared.clone()));
@@ -211,9 +211,9 @@ impl AcceptContext {
         let connection = Connection::new(shared.clone());
         let connections = self.connections.clone();
         tokio::spawn(async move {
-            keep(&shared, None).await;
+            maintain_subflows(&shared, None).await;
             drop(permit); // one that only takes its leave keeps nobody out
-            part(&shared).await;
+            close_subflows(&shared).await;
             connections.lock().expect("no panic holds it").remove(&token);
         });
         self.hand_over(connection?)?;

@@ -14,7 +14,8 @@ use snow::{Builder, HandshakeState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::keeper::HANDSHAKE;
+use super::hello::HANDSHAKE;
+use super::segment::MAX_FRAME;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 const TAG: usize = 16;
@@ -22,8 +23,8 @@ const TAG: usize = 16;
 pub const MESSAGE: usize = 32 + TAG;
 /// Octets that a frame becomes longer.
 pub const OVERHEAD: usize = 2 + TAG;
-/// The longest frame: Noise's messages have 65535 octets at most.
-pub const MAX_FRAME: usize = 65_535 - TAG;
+/// Noise's messages have 65535 octets at most.
+const _: () = assert!(MAX_FRAME + TAG == 65_535);
 
 /// A subflow's keys in both directions; whoever uses them counts the records.
 pub struct Seal {

@@ -20,6 +20,8 @@ pub const MAX_OUTSTANDING: u64 = 16_384;
 pub const MAX_PAYLOAD: usize = 65_535;
 /// Octets before the payload.
 pub const HEADER: usize = 8;
+/// Octets of the longest segment that is sent, header included: sealed with its tag of 16 it fills a message of Noise.
+pub const MAX_FRAME: usize = 65_535 - 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {

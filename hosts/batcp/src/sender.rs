@@ -5,8 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use super::seal::MAX_FRAME;
-use super::segment::{HEADER, MAX_OUTSTANDING, Malformed};
+use super::segment::{HEADER, MAX_FRAME, MAX_OUTSTANDING, Malformed};
 
 /// What a program writes is gathered in pieces of the longest segment; a segment never spans two.
 pub const PIECE: usize = MAX_FRAME - HEADER;

@@ -4,32 +4,8 @@
 use serde::Serialize;
 
 use super::Scheduler;
+use super::connection_state::{ConnectionState, Totals};
 use super::subflow::Subflow;
-use super::transport::Shared;
-
-/// What an interface has carried so far, over all its subflows.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Totals {
-    /// The interface's name at the end that opened the connection; the other end knows only its number.
-    pub interface: String,
-    /// Payload with its repetitions, in bytes.
-    pub bytes_sent: u64,
-    pub bytes_received: u64,
-    pub segments_sent: u64,
-    pub segments_received: u64,
-    /// Subflows that were opened, and that died.
-    pub subflows: u64,
-    pub lost: u64,
-    /// As last seen: the round-trip time, and the filtered throughput in kbit/s (section 3.5).
-    pub rtt_ms: f64,
-    pub throughput_kbit: f64,
-}
-
-impl Totals {
-    pub(super) fn new(interface: &str) -> Self {
-        Self { interface: interface.to_owned(), ..Self::default() }
-    }
-}
 
 /// One subflow that is open.
 #[derive(Clone, Debug, Serialize)]
@@ -81,7 +57,7 @@ impl Status {
         }
     }
 
-    pub(super) fn of(shared: &Shared) -> Self {
+    pub(super) fn of(shared: &ConnectionState) -> Self {
         let state = shared.state();
         Self {
             plain: false,

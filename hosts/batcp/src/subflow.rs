@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A subflow in the books of its connection, and the two tasks that read and write its socket.
+//! A subflow in the books of its connection.
 
-use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use socket2::SockRef;
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
 
 use super::Interface;
 use super::kalman::Kalman;
 use super::link::{Link, Path};
-use super::seal::{MAX_FRAME, Records, unseal};
-use super::segment::{self, HEADER, MAX_PAYLOAD};
-use super::sender::Segment;
-use super::transport::{Shared, Work};
+use super::segment::{HEADER, MAX_FRAME, MAX_PAYLOAD};
 
 /// How long a segment may take to go out, and a queue in the kernel to drain: the rate times this is their length.
 pub const GRAIN: Duration = Duration::from_millis(20);
@@ -161,91 +154,5 @@ impl Subflow {
         self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
         self.sample = (self.progress.0, now);
         self.starved = false;
-    }
-}
-
-/// Room for what is read at once: one of the longest segments, some of them where the window is large.
-fn room(window: usize) -> usize {
-    (MAX_PAYLOAD + HEADER) * (window >> 20).clamp(1, 4)
-}
-
-/// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
-pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let mut sealed = Records::default();
-    loop {
-        link.writable().await?;
-        match shared.work(id) {
-            Work::Control(octets) => match &link.seal {
-                Some(keys) => {
-                    sealed.clear();
-                    sealed.push(keys, &octets, &[]);
-                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
-                }
-                None => link.write_all(&mut [IoSlice::new(&octets)]).await?,
-            },
-            Work::Segments(segments) => match &link.seal {
-                Some(keys) => {
-                    sealed.clear();
-                    for segment in &segments {
-                        let head = segment::segment_header(segment.number, segment.payload.len());
-                        sealed.push(keys, &head, &segment.payload);
-                    }
-                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
-                }
-                None => write_segments(&link, &segments).await?,
-            },
-            Work::Idle(None) => link.ready.notified().await,
-            Work::Idle(Some(until)) => {
-                tokio::select! {
-                    () = link.ready.notified() => {}
-                    () = sleep_until(until.into()) => {}
-                }
-            }
-            Work::Finish => {
-                SockRef::from(&link.stream).shutdown(std::net::Shutdown::Write)?;
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Writes segments from where they are.
-async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
-    let heads: Vec<_> = segments.iter().map(|s| segment::segment_header(s.number, s.payload.len())).collect();
-    let mut pieces: Vec<_> = heads
-        .iter()
-        .zip(segments)
-        .flat_map(|(head, segment)| [IoSlice::new(head), IoSlice::new(&segment.payload)])
-        .collect();
-    link.write_all(&mut pieces).await
-}
-
-/// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
-pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let (mut buffer, mut count) = (BytesMut::new(), 0);
-    let room = room(shared.options.window);
-    loop {
-        match &link.seal {
-            Some(keys) => {
-                while let Some(mut frame) = unseal(keys, &mut count, &mut buffer)? {
-                    shared.received(id, &mut frame)?;
-                    if !frame.is_empty() {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is one frame"));
-                    }
-                }
-            }
-            None => shared.received(id, &mut buffer)?,
-        }
-        link.stream.readable().await?;
-        // A frame that has begun has its room already, and ends where that does: the next one begins a buffer.
-        if buffer.len() == buffer.capacity() {
-            buffer.reserve(room);
-        }
-        match link.stream.try_read_buf(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
-        }
     }
 }

@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A connection as its subflows and its program share it: who sends what, what came, who lives (paper 003, sections 3.2 to 3.6).
+//! Decisions of a connection: which subflow sends what, what a received frame changes, which subflows live (paper 003,
+//! sections 3.2 to 3.6). No socket is read or written here.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use hosts_base::log::report;
-
-use super::coupling::Group;
-use super::hello::Keys;
-use super::link::Link;
-use super::reassembly::Reassembly;
-use super::scheduler::{RoundRobin, dearness, loads};
+use super::Scheduler;
+use super::connection_state::{ConnectionState, LockedState, MAX_SUBFLOWS, Totals, Work};
+use super::scheduler::{dearness, loads};
 use super::segment::{self, Frame, HEADER, Malformed, WireSequence, continue_number};
-use super::sender::{Carrier, Segment, Sender};
-use super::status::Totals;
-use super::subflow::{self, GRAIN, SAMPLE, Subflow};
-use super::{Interface, Options, Scheduler};
+use super::sender::{Carrier, Segment};
+use super::subflow::{GRAIN, SAMPLE, Subflow};
 
 /// Received segments are acknowledged together, after this time or when the window needs it.
 const ACK_DELAY: Duration = Duration::from_millis(20);
@@ -39,151 +31,8 @@ const REST: Duration = Duration::from_millis(500);
 const SLACK: f64 = 0.005;
 /// A dear interface rests no longer than this between two segments, in seconds.
 const MAX_REST: f64 = 60.0;
-/// Subflows of a connection: each may hold a read buffer of some segments.
-pub const MAX_SUBFLOWS: usize = 16;
-/// What a subflow's writer is to do.
-pub enum Work {
-    Control(Vec<u8>),
-    Segments(Vec<Segment>),
-    /// Nothing before it is told so, or before that time.
-    Idle(Option<Instant>),
-    /// All is done: send TCP's FIN.
-    Finish,
-}
 
-/// One connection. Its tasks and its program hold it.
-pub struct Shared {
-    pub options: Options,
-    /// The four-digit connection id (section 3).
-    pub id: u16,
-    pub keys: Keys,
-    pub token: u64,
-    state: Mutex<State>,
-    coupled: Option<Group>,
-    /// Tells the keeper that something changed.
-    pub changed: Notify,
-    /// Told when all tasks have ended.
-    pub ended: Notify,
-}
-
-pub struct State {
-    pub sender: Sender,
-    pub receiver: Reassembly,
-    pub subflows: BTreeMap<u32, Subflow>,
-    next_subflow: u32,
-    robin: RoundRobin,
-    pub reader: Option<Waker>,
-    pub writer: Option<Waker>,
-    pub error: Option<(io::ErrorKind, String)>,
-    /// A reset has come from the peer, so none is sent.
-    reset_by_peer: bool,
-    /// The program has let go of the connection.
-    pub dropped: Option<Instant>,
-    heard: Instant,
-    /// When frames came last.
-    arrived: Instant,
-    /// What the peer was last told that it may send.
-    told_limit: u64,
-    pub totals: BTreeMap<u8, Totals>,
-    joins: JoinWindow,
-    /// The keeper sleeps long, as nothing is on its way.
-    pub resting: bool,
-    pub ended: bool,
-}
-
-/// Which joins a connection has seen: the newest sequence number, and which of the 64 before it (as RFC 6479 does).
-#[derive(Default)]
-struct JoinWindow {
-    newest: u32,
-    seen: u64,
-}
-
-impl JoinWindow {
-    /// Whether `sequence` is new; it is not the next time. What is older than the last 64 counts as seen.
-    fn is_new(&mut self, sequence: u32) -> bool {
-        if sequence > self.newest {
-            self.seen = self.seen.checked_shl(sequence - self.newest).unwrap_or(0) | 1;
-            self.newest = sequence;
-            return true;
-        }
-        let bit = 1u64.checked_shl(self.newest - sequence).unwrap_or(0);
-        let new = bit != 0 && self.seen & bit == 0;
-        self.seen |= bit;
-        new
-    }
-}
-
-impl Shared {
-    /// `limit`: bytes that the peer takes at first.
-    pub fn new(options: Options, id: u16, keys: Keys, token: u64, limit: u64) -> Arc<Self> {
-        let state = State {
-            sender: Sender::new(options.window, limit),
-            receiver: Reassembly::new(options.window),
-            subflows: BTreeMap::new(),
-            next_subflow: 0,
-            robin: RoundRobin::default(),
-            reader: None,
-            writer: None,
-            error: None,
-            reset_by_peer: false,
-            dropped: None,
-            heard: Instant::now(),
-            arrived: Instant::now(),
-            told_limit: options.window as u64,
-            totals: BTreeMap::new(),
-            joins: JoinWindow::default(),
-            resting: false,
-            ended: false,
-        };
-        let (changed, ended) = (Notify::new(), Notify::new());
-        let coupled = options.coupling.as_ref().map(Group::new).transpose().unwrap_or_else(alone);
-        Arc::new(Self { options, id, keys, token, state: Mutex::new(state), coupled, changed, ended })
-    }
-
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it holds the state")
-    }
-
-    /// Takes in a subflow whose hello is done. It takes the place of an earlier one of the same interface, which the other end may
-    /// have lost without our knowing.
-    pub fn add(self: &Arc<Self>, number: u8, interface: Interface, link: Link) {
-        let mut state = self.state();
-        if state.ended {
-            return;
-        }
-        let now = Instant::now();
-        let link = Arc::new(link);
-        let id = state.next_subflow;
-        state.next_subflow += 1;
-        let total = state.totals.entry(number).or_insert_with(|| Totals::new(&interface.name));
-        total.subflows += 1;
-        let part = Group::free(|part| state.subflows.values().any(|other| other.part == part));
-        if let Some(group) = &self.coupled {
-            group.join(&link.stream, part).unwrap_or_else(alone);
-        }
-        let mut subflow = Subflow::new(number, part, interface, link.clone(), now);
-        let (shared, writer) = (self.clone(), link.clone());
-        let write = tokio::spawn(async move {
-            let result = subflow::write(shared.clone(), id, writer).await;
-            if result.is_err() {
-                shared.remove(id);
-            }
-        });
-        let shared = self.clone();
-        let read = tokio::spawn(async move {
-            let _ = subflow::read(shared.clone(), id, link).await;
-            shared.remove(id);
-        });
-        subflow.tasks = vec![write.abort_handle(), read.abort_handle()];
-        let old: Vec<u32> = state.subflows.iter().filter(|(_, s)| s.number == number).map(|(&id, _)| id).collect();
-        state.subflows.insert(id, subflow);
-        state.heard = now;
-        state.weigh();
-        drop(state);
-        old.into_iter().for_each(|id| self.remove(id));
-        self.changed.notify_one();
-    }
-
+impl ConnectionState {
     /// A subflow is dead: what it carried goes to others. Its socket closes.
     pub fn remove(&self, id: u32) {
         let mut state = self.state();
@@ -243,13 +92,7 @@ impl Shared {
     }
 }
 
-/// What cannot be coupled goes by itself.
-fn alone<T: Default>(error: io::Error) -> T {
-    report(format_args!("coupled congestion control: {error}"));
-    T::default()
-}
-
-impl State {
+impl LockedState {
     /// Whether both directions are complete and acknowledged.
     pub fn is_done(&self) -> bool {
         self.sender.is_finished() && self.receiver.is_complete()
@@ -488,7 +331,7 @@ impl State {
     }
 
     /// Recomputes loads and dearness after a change of the subflows or their throughputs (equations 1 to 4).
-    fn weigh(&mut self) {
+    pub fn weigh(&mut self) {
         let live = || self.subflows.iter().filter(|(_, subflow)| !subflow.stalled);
         let ids: Vec<u32> = live().map(|(&id, _)| id).collect();
         let loads = loads(&live().map(|(_, s)| (&s.interface, s.throughput())).collect::<Vec<_>>());
@@ -507,7 +350,7 @@ impl State {
 
     /// Looks at every subflow's socket: samples the throughput, finds what stalls, and whether the peer has vanished.
     /// Returns how long to wait before the next look.
-    pub fn look(&mut self, now: Instant, timeout: Duration, peer: &str) -> Duration {
+    pub fn poll_subflows(&mut self, now: Instant, timeout: Duration, peer: &str) -> Duration {
         let mut changed = Vec::new();
         for (&id, subflow) in &mut self.subflows {
             subflow.refresh(now);
@@ -554,33 +397,5 @@ impl State {
             self.receiver.rest();
         }
         REST
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sequence_number_serves_once() {
-        let mut joins = JoinWindow::default();
-        for (sequence, new) in [
-            (1, true),
-            (1, false),
-            (3, true),
-            (2, true),
-            (2, false),
-            (3, false),
-            (70, true),
-            (7, true),
-            (6, false),
-            (7, false),
-            (u32::MAX, true),
-            (70, false),
-            (u32::MAX - 63, true),
-            (u32::MAX, false),
-        ] {
-            assert_eq!(joins.is_new(sequence), new, "{sequence}");
-        }
     }
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::*;
+use crate::connection_state::MAX_SUBFLOWS;
 use crate::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
 use crate::segment::{Frame, encode};
 
@@ -109,12 +110,11 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
         let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
-        let expected =
-            if usize::from(number) < transport::MAX_SUBFLOWS { Answer::joined(&hello, &keys) } else { Answer::Refused };
+        let expected = if usize::from(number) < MAX_SUBFLOWS { Answer::joined(&hello, &keys) } else { Answer::Refused };
         assert_eq!(answer(&mut stream).await, expected);
         streams.push(stream);
     }
-    assert_eq!(connection.status().subflows.len(), transport::MAX_SUBFLOWS);
+    assert_eq!(connection.status().subflows.len(), MAX_SUBFLOWS);
 }
 
 /// The shortest and the longest price of the wire beside each other; before there were bounds, this ended the listener.

@@ -14,13 +14,11 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
+use super::connection_state::{ConnectionState, LockedState, MAX_SUBFLOWS};
+use super::hello::{ANSWER, Answer, HANDSHAKE, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
-use super::transport::{MAX_SUBFLOWS, Shared, State};
 use super::{Interface, Mark, Options, seal};
 
-/// For TCP's handshake, and then for the hello's answer.
-pub const HANDSHAKE: Duration = Duration::from_secs(3);
 /// Between two attempts on an interface, growing from the one to the other.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// Between two looks for new interfaces.
@@ -63,7 +61,7 @@ impl Client {
     }
 
     /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
-    fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
+    fn join_missing(&mut self, shared: &Arc<ConnectionState>, now: Instant) {
         if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
             self.discovered = now;
             for found in Interface::towards(self.peers[0].ip()) {
@@ -88,7 +86,7 @@ impl Client {
         }
     }
 
-    fn joined(&mut self, shared: &Arc<Shared>, number: usize, result: io::Result<Joined>) {
+    fn joined(&mut self, shared: &Arc<ConnectionState>, number: usize, result: io::Result<Joined>) {
         let attempt = &mut self.attempts[number];
         attempt.busy = false;
         match result {
@@ -156,7 +154,7 @@ async fn exchange(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
 
 /// What [`open`] gives: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
 pub enum Opened {
-    Batcp(Arc<Shared>),
+    Batcp(Arc<ConnectionState>),
     Plain(TcpStream),
 }
 
@@ -192,7 +190,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
             stream.write_all(&keys.proof(&hello, &answer)).await?;
             let seal = if sealed { Some(seal::open(&mut stream, &keys.secret(&hello)).await?) } else { None };
             let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
-            let shared = Shared::new(options.clone(), connection, keys, token, window);
+            let shared = ConnectionState::new(options.clone(), connection, keys, token, window);
             shared.add(mark.interface, interface.clone(), link);
             Ok(Opened::Batcp(shared))
         };
@@ -201,8 +199,8 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
                 if let Opened::Batcp(shared) = &opened {
                     let shared = shared.clone();
                     tokio::spawn(async move {
-                        keep(&shared, Some(client)).await;
-                        part(&shared).await;
+                        maintain_subflows(&shared, Some(client)).await;
+                        close_subflows(&shared).await;
                     });
                 }
                 return Ok(opened);
@@ -218,7 +216,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
 
 /// A further subflow (the SYN segments from the other interfaces of section 3.1).
 async fn join(
-    shared: &Shared,
+    shared: &ConnectionState,
     peers: &[SocketAddr],
     interface: &Interface,
     number: u8,
@@ -244,8 +242,8 @@ async fn join(
     }
 }
 
-/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`part`].
-pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
+/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`close_subflows`].
+pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option<Client>) {
     let peer = match (&client, shared.state().subflows.values().next()) {
         (Some(client), _) => client.peers[0].to_string(),
         (None, Some(subflow)) => subflow.link.peer.to_string(),
@@ -256,7 +254,7 @@ pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
         let now = Instant::now();
         let pause = {
             let mut state = shared.state();
-            let pause = state.look(now, shared.options.timeout, &peer);
+            let pause = state.poll_subflows(now, shared.options.timeout, &peer);
             let acknowledged = state.sender.acknowledged();
             if acknowledged > progress.0 {
                 progress = (acknowledged, now);
@@ -294,12 +292,12 @@ pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
 }
 
 /// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
-pub async fn part(shared: &Shared) {
+pub async fn close_subflows(shared: &ConnectionState) {
     let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
     loop {
         {
             let (mut state, now) = (shared.state(), Instant::now());
-            state.look(now, shared.options.timeout, "the peer");
+            state.poll_subflows(now, shared.options.timeout, "the peer");
             state.wake_writers();
             if !state.is_alive() || now > deadline {
                 end(&mut state);
@@ -314,7 +312,7 @@ pub async fn part(shared: &Shared) {
     shared.ended.notify_waiters();
 }
 
-fn end(state: &mut State) {
+fn end(state: &mut LockedState) {
     let failed = state.error.is_some();
     for subflow in std::mem::take(&mut state.subflows).into_values() {
         subflow.tasks.iter().for_each(AbortHandle::abort);
