@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::{About, Error};
 
-/// Bytes of a key.
+/// Bounds of a key, in bytes.
 const MIN_BYTES: usize = 16;
 const MAX_BYTES: u64 = 4096;
 
-/// The file's bytes, without the line's end that editors leave. Errors: unreadable, readable by others, too short to be a
-/// secret, or longer than any key.
+/// Return the file's bytes without the final newline that editors leave. Errors: unreadable, readable by others,
+/// shorter than 16 bytes, or longer than 4096.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let name = path.display();
     let mut key = secret(path)?;
@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(key)
 }
 
-/// A file that only its owner may read. Errors: unreadable, readable by others, or longer than 4096 bytes.
+/// Read a file that only its owner may read. Errors: unreadable, readable by others, or longer than 4096 bytes.
 pub fn secret(path: &Path) -> Result<Vec<u8>, Error> {
     let name = path.display();
     let about = || format!("key file {name}");

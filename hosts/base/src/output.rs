@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What subcommands print: a table for people, JSON for programs.
+//! Output of subcommands: a table for people, JSON for programs.
 
 use clap::Args;
 use comfy_table::{Cell, LineStyle, Table, TableStyle};

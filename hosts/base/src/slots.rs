@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bounded number of slots for clients that have not proved who they are. When all are taken, the source that has the most
-//! gives up its oldest: whoever floods a server with connections pushes out its own.
+//! Bounded number of slots for clients that have not proved who they are. When all are taken, the source that has the
+//! most gives up its oldest: a client that floods a server with connections evicts its own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::Notify;
 
-/// Connections that wait to be accepted. Of those beyond it clients try again after a second, so a flood is taken in,
-/// and makes room among itself, rather than left outside together with everybody else. As many as Linux allows (somaxconn).
+/// Connections that wait to be accepted. Clients beyond it retry after a second, so a flood is accepted and evicts its
+/// own, rather than left outside together with everybody else. As many as Linux allows (somaxconn).
 pub const BACKLOG: u32 = 4096;
 
 /// Listens on a TCP address.
@@ -25,7 +25,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 type Evict = Box<dyn FnOnce() + Send>;
 
-/// The slots; clones share them.
+/// Slots for connections; clones share them.
 #[derive(Clone)]
 pub struct ConnectionSlots(Arc<Mutex<Table>>);
 
@@ -37,7 +37,7 @@ struct Table {
     sources: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
-/// A slot that is taken until this is dropped.
+/// Slot that is taken until this is dropped.
 pub struct ConnectionSlot {
     table: Arc<Mutex<Table>>,
     number: u64,
@@ -50,7 +50,7 @@ impl ConnectionSlots {
         Self(Arc::new(Mutex::new(Table { max: max.max(1), next: 0, taken, sources })))
     }
 
-    /// Takes a slot for a client from `from`. `evict` is called, at any time and on any thread, if it has to make room.
+    /// Take a slot for a client from `from`. `evict` is called, at any time and on any thread, if the slot is evicted.
     pub fn take(&self, from: IpAddr, evict: impl FnOnce() + Send + 'static) -> ConnectionSlot {
         let mut table = lock(&self.0);
         let number = table.next;
@@ -65,7 +65,7 @@ impl ConnectionSlots {
         ConnectionSlot { table: self.0.clone(), number }
     }
 
-    /// Does `work` in a slot for a client from `from`; `None` if it had to make room, and so ended before its time.
+    /// Run `work` in a slot for a client from `from`; `None` if the slot was evicted before the work ended.
     pub async fn hold<T>(&self, from: IpAddr, work: impl Future<Output = T>) -> Option<T> {
         let evicted = Arc::new(Notify::new());
         let told = evicted.clone();
@@ -78,7 +78,7 @@ impl ConnectionSlots {
 }
 
 impl Table {
-    /// Ends the oldest of the source that has the most slots, of the one that came first if several have.
+    /// Evict the oldest slot of the source that has the most, of the one that came first if several have.
     fn make_room(&mut self) -> Evict {
         let most = |numbers: &&BTreeSet<u64>| (numbers.len(), Reverse(numbers.first().copied()));
         let oldest = self.sources.values().max_by_key(most).and_then(BTreeSet::first).copied();
@@ -108,7 +108,7 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().expect("no holder panics")
 }
 
-/// Lets this process have as many descriptors as it may.
+/// Raise the soft limit of this process's descriptors to the hard limit.
 pub fn raise_descriptor_limit() {
     // SAFETY: the kernel writes and reads one rlimit. A failure leaves the limit as it is.
     unsafe {
@@ -120,7 +120,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// What counts as one source: an IPv4 address, or a /64, of which one host has all addresses.
+/// Return the source that an address counts as: an IPv4 address, or a /64, of which one host has all addresses.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! LockedState of a connection that its subflows, its path manager and its program share: data only. `transport.rs` decides upon it,
-//! `subflow_io.rs` moves its bytes.
+//! State of a connection that its subflows, its path manager and its program share: data only. `transport.rs` decides
+//! upon it, `subflow_io.rs` moves its bytes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,17 +22,17 @@ use super::subflow::Subflow;
 /// Subflows of a connection: each may hold a read buffer of some segments.
 pub const MAX_SUBFLOWS: usize = 16;
 
-/// What a subflow's writer is to do.
+/// Next task of a subflow's writer.
 pub enum Work {
     Control(Vec<u8>),
     Segments(Vec<Segment>),
-    /// Nothing before it is told so, or before that time.
+    /// Nothing to write until notified, or until that time.
     Idle(Option<Instant>),
-    /// All is done: send TCP's FIN.
+    /// Everything is sent and acknowledged: send TCP's FIN.
     Finish,
 }
 
-/// One connection. Its tasks and its program hold it.
+/// Connection as its tasks and its program hold it.
 pub struct ConnectionState {
     pub options: Options,
     /// The four-digit connection id (section 3).
@@ -41,9 +41,9 @@ pub struct ConnectionState {
     pub token: u64,
     state: Mutex<LockedState>,
     pub coupled: Option<Group>,
-    /// Tells the path manager that something changed.
+    /// Notified when something changed; the path manager waits for it.
     pub changed: Notify,
-    /// Told when all tasks have ended.
+    /// Notified when all tasks have ended.
     pub ended: Notify,
 }
 
@@ -56,28 +56,28 @@ pub struct LockedState {
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
     pub error: Option<(io::ErrorKind, String)>,
-    /// A reset has come from the peer, so none is sent.
+    /// The peer sent a reset, so none is sent.
     pub reset_by_peer: bool,
-    /// The program has let go of the connection.
+    /// Time when the program dropped the connection.
     pub dropped: Option<Instant>,
     pub heard: Instant,
-    /// When frames came last.
+    /// Time of the last received frame.
     pub arrived: Instant,
-    /// What the peer was last told that it may send.
+    /// Last limit that the peer received: bytes of payload that it may send in all.
     pub told_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
     pub joins: JoinWindow,
-    /// The path manager sleeps long, as nothing is on its way.
+    /// The path manager sleeps for `REST`, as nothing is in flight.
     pub resting: bool,
     pub ended: bool,
 }
 
-/// What an interface has carried so far, over all its subflows.
+/// Counters of an interface over all its subflows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
     /// The interface's name at the end that opened the connection; the other end knows only its number.
     pub interface: String,
-    /// Payload with its repetitions, in bytes.
+    /// Payload with retransmissions, in bytes.
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub segments_sent: u64,
@@ -85,7 +85,7 @@ pub struct Totals {
     /// Subflows that were opened, and that died.
     pub subflows: u64,
     pub lost: u64,
-    /// As last seen: the round-trip time, and the filtered throughput in kbit/s (section 3.5).
+    /// Last round-trip time, and filtered throughput in kbit/s (section 3.5).
     pub rtt_ms: f64,
     pub throughput_kbit: f64,
 }
@@ -96,7 +96,7 @@ impl Totals {
     }
 }
 
-/// Which joins a connection has seen: the newest sequence number, and which of the 64 before it (as RFC 6479 does).
+/// Replay window of joins: the newest sequence number, and a bit for each of the 64 up to it (as RFC 6479 does).
 #[derive(Default)]
 pub struct JoinWindow {
     newest: u32,
@@ -104,7 +104,7 @@ pub struct JoinWindow {
 }
 
 impl JoinWindow {
-    /// Whether `sequence` is new; it is not the next time. What is older than the last 64 counts as seen.
+    /// Return true if `sequence` is new, and mark it as seen. Numbers older than the last 64 count as seen.
     pub fn is_new(&mut self, sequence: u32) -> bool {
         if sequence > self.newest {
             self.seen = self.seen.checked_shl(sequence - self.newest).unwrap_or(0) | 1;
@@ -119,7 +119,7 @@ impl JoinWindow {
 }
 
 impl ConnectionState {
-    /// `limit`: bytes that the peer takes at first.
+    /// Make a connection without subflows. `limit`: bytes of payload that the peer takes at first.
     pub fn new(options: Options, id: u16, keys: Keys, token: u64, limit: u64) -> Arc<Self> {
         let state = LockedState {
             sender: Sender::new(options.window, limit),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for connections and brings their subflows together.
+//! Accepts connections and adds further subflows to them.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,11 +27,11 @@ use hosts_base::slots::{BACKLOG, ConnectionSlots};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;
-/// Bytes that all connections of an open listener together keep at most in each direction, and what a connection gets at least.
+/// Maximum bytes of all connections of an open listener in each direction, and minimum bytes of one.
 const OPEN_WINDOWS: usize = 64 << 20;
 const MIN_WINDOW: usize = 64 << 10;
 
-/// What has come to a listener so far.
+/// Counters of a listener's arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Arrivals {
     /// Connections that speak BATCP, and plain ones.
@@ -39,7 +39,7 @@ pub struct Arrivals {
     pub plain: u64,
     /// Further subflows of connections.
     pub joined: u64,
-    /// Hellos that were none, late, or of a connection that they could not prove to belong to.
+    /// Rejected subflows: no hello, a late one, or a join without proof.
     pub refused: u64,
 }
 
@@ -51,9 +51,10 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// Accepts connections, from clients that speak BATCP and, where the negotiation can tell, from plain ones.
+/// Accepts connections, from clients that speak BATCP and, where the negotiation can distinguish them, from plain ones.
 ///
-/// While it lives, its connections can take in further subflows; those that it has accepted outlive it with the subflows they have.
+/// While the listener lives, its connections can add subflows; those that it has accepted outlive it with the subflows
+/// they have.
 pub struct Listener {
     local: SocketAddr,
     accepted: mpsc::Receiver<Connection>,
@@ -62,7 +63,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on one address; port 0 takes a free one. Must be called within a tokio runtime.
+    /// Listen on one address; port 0 takes a free one. Must be called within a tokio runtime.
     pub fn bind(address: SocketAddr, options: Options) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -70,7 +71,7 @@ impl Listener {
         Self::from_socket(socket, options)
     }
 
-    /// Listens on a bound socket: for what `bind` cannot express, as IP_TRANSPARENT.
+    /// Listen on a bound socket: for options that `bind` cannot express, such as IP_TRANSPARENT.
     pub fn from_socket(socket: Socket, mut options: Options) -> io::Result<Self> {
         if options.key.is_open() {
             options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(MIN_WINDOW));
@@ -93,8 +94,8 @@ impl Listener {
         Ok(self.local)
     }
 
-    /// The next connection. Its subflows are accepted in the background, even while nobody waits here.
-    /// Errors: the listening socket is broken. Clients that fail are counted, not reported.
+    /// Return the next connection. Subflows are accepted in the background, even while no call waits here. Errors: the
+    /// listening socket is broken. Clients that fail are counted, not reported.
     pub async fn accept(&mut self) -> io::Result<Connection> {
         self.accepted.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -116,15 +117,15 @@ struct AcceptContext {
     options: Options,
     accept: mpsc::Sender<Connection>,
     counters: Arc<Counters>,
-    /// For connections that have not come to their end.
+    /// Permits of connections that have not ended.
     permits: Arc<Semaphore>,
     connections: Arc<Mutex<Connections>>,
 }
 
-/// By their tokens; none: the opener's proof is on its way, and another interface's join may be quicker.
+/// Connections by token; None: the opener's proof is awaited, and another interface's join may come first.
 type Connections = HashMap<u64, Option<Arc<ConnectionState>>>;
 
-/// A token that is welcome, until the opener has proved who it is or is gone.
+/// Token of a connection whose opener has not yet proved the key; removed when dropped before that.
 struct PendingOpen {
     connections: Arc<Mutex<Connections>>,
     token: u64,
@@ -162,8 +163,8 @@ async fn receive(listener: TcpListener, context: Arc<AcceptContext>) {
 type Counter = fn(&Counters) -> &AtomicU64;
 
 impl AcceptContext {
-    /// Reads a hello and does what it asks. Until the client has proved that it has the key, it costs this task and a
-    /// socket. Errors: the subflow is refused.
+    /// Read a hello and open or join its connection. Until the client has proved that it has the key, it costs this
+    /// task and a socket. Errors: the subflow is rejected.
     async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
         if !self.options.negotiation.received(stream.as_fd())? {
             self.hand_over(Connection::plain(stream)?)?;
@@ -248,25 +249,27 @@ impl AcceptContext {
         Ok(|counters| &counters.joined)
     }
 
-    /// Errors: too many wait to be accepted already, or the listener is gone; the connection is reset.
+    /// Pass a connection to `accept`. Errors: too many wait to be accepted already, or the listener is gone; the
+    /// connection is reset.
     fn hand_over(&self, connection: Connection) -> io::Result<()> {
         self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
 }
 
-/// The keys of a subflow whose opener has proved that it knows the connection's, and wants it sealed.
+/// Return the keys of a subflow if its opener, which has proved that it knows the connection's, wants it sealed.
 async fn seal(stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
     Ok(if hello.sealed { Some(seal::answer(stream, &keys.secret(hello)).await?) } else { None })
 }
 
-/// What a client has to say, in the time that a handshake has.
+/// Read N octets from a client within the time of a handshake.
 async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     timeout(HANDSHAKE, stream.read_exact(&mut octets)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(octets)
 }
 
-/// An answer after which the subflow closes; it is to arrive. It fits the socket's buffer, so nobody waits.
+/// Send an answer and close the subflow without a reset. The answer fits the socket's buffer, so the write does not
+/// block.
 async fn refuse(mut stream: TcpStream, answer: &Answer) -> io::Result<()> {
     SockRef::from(&stream).set_linger(None)?;
     stream.write_all(&answer.encode()).await

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps a connection's subflows: opens the first, brings in the other interfaces, replaces the dead, sees the connection to its
-//! end (paper 003, sections 3.1 to 3.3).
+//! Manages a connection's subflows: opens the first, joins the other interfaces, replaces dead ones, and closes them at
+//! the end (paper 003, sections 3.1 to 3.3).
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,18 +19,18 @@ use super::hello::{ANSWER, Answer, HANDSHAKE, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
 use super::{Interface, Mark, Options, seal};
 
-/// Between two attempts on an interface, growing from the one to the other.
+/// Pause between two attempts on an interface, growing from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// Between two looks for new interfaces.
+/// Pause between two searches for new interfaces.
 const DISCOVER: Duration = Duration::from_secs(1);
-/// How long subflows are waited for once both directions are complete, or after a reset.
+/// Time that subflows have to end once both directions are complete, and after a reset.
 const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
 
-/// The end that opens subflows: where to, and from which interfaces.
+/// End that opens subflows: the peer's addresses, and the interfaces.
 pub struct Client {
     pub peers: Vec<SocketAddr>,
     pub interfaces: Vec<Interface>,
-    /// No interfaces were named: all that lead to the peer are used, whenever they appear.
+    /// Use all interfaces that have a route to the peer, whenever they appear, as none was named.
     pub discover: bool,
     discovered: Instant,
     attempts: Vec<Attempt>,
@@ -46,7 +46,7 @@ struct Attempt {
 }
 
 impl Client {
-    /// `interfaces`: wired ones go first (section 3.1); none: those with a route to the first peer.
+    /// Make a client. `interfaces`: wired ones go first (section 3.1); none: those with a route to the first peer.
     pub fn new(peers: &[SocketAddr], interfaces: &[Interface]) -> Self {
         let mut interfaces = interfaces.to_vec();
         let discover = interfaces.is_empty();
@@ -60,7 +60,7 @@ impl Client {
         Self { peers, interfaces, discover, discovered, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
     }
 
-    /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
+    /// Start joins for the interfaces that have no live subflow.
     fn join_missing(&mut self, shared: &Arc<ConnectionState>, now: Instant) {
         if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
             self.discovered = now;
@@ -107,15 +107,15 @@ impl Client {
     }
 }
 
-/// What became of a join.
+/// Outcome of a join.
 enum Joined {
     In(Box<Link>),
     /// The listener has proved that it has the shared key, and does not know the connection.
     Unknown,
 }
 
-/// A TCP connection from `interface` to the first of `peers` that it gets through to; peer `number` has the first try.
-/// `mark`: what its SYN carries. The flag: whether the peer said that it speaks BATCP.
+/// Connect from `interface` to the first of `peers` that it reaches; peer `number` has the first try. `mark`: content
+/// of the SYN's option. The flag: the peer announced BATCP.
 async fn reach(
     peers: &[SocketAddr],
     interface: &Interface,
@@ -152,13 +152,13 @@ async fn exchange(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
     timeout(HANDSHAKE, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// What [`open`] gives: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
+/// Outcome of [`open`]: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
 pub enum Opened {
     Batcp(Arc<ConnectionState>),
     Plain(TcpStream),
 }
 
-/// Opens the first subflow, on the first interface that gets through. Errors: none does; each is named.
+/// Open the first subflow, on the first interface that reaches the peer. Errors: none does; each is named.
 pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     let connection = rand::random_range(0..10_000);
     let mut failures = Vec::new();
@@ -214,7 +214,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     Err(io::Error::new(kind, texts))
 }
 
-/// A further subflow (the SYN segments from the other interfaces of section 3.1).
+/// Open a further subflow (the SYN segments from the other interfaces of section 3.1).
 async fn join(
     shared: &ConnectionState,
     peers: &[SocketAddr],
@@ -242,7 +242,8 @@ async fn join(
     }
 }
 
-/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`close_subflows`].
+/// Maintain a connection's subflows from the first one until everything is sent and received, or it failed; then
+/// [`close_subflows`] is to be called.
 pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option<Client>) {
     let peer = match (&client, shared.state().subflows.values().next()) {
         (Some(client), _) => client.peers[0].to_string(),
@@ -291,7 +292,7 @@ pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option
     }
 }
 
-/// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
+/// Close the subflows: TCP's FIN on each when both directions are complete, else the reset.
 pub async fn close_subflows(shared: &ConnectionState) {
     let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
     loop {

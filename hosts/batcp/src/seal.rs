@@ -26,14 +26,14 @@ pub const OVERHEAD: usize = 2 + TAG;
 /// Noise's messages have 65535 octets at most.
 const _: () = assert!(MAX_FRAME + TAG == 65_535);
 
-/// A subflow's keys in both directions; whoever uses them counts the records.
+/// Keys of a subflow in both directions; the caller counts the records.
 pub struct Seal {
     send: LessSafeKey,
     receive: LessSafeKey,
 }
 
 impl Seal {
-    /// Of a handshake that is done; `opens`: this end began it.
+    /// Take the keys from a finished handshake; `opens`: this end began it.
     fn new(mut noise: HandshakeState, opens: bool) -> Self {
         let key = |octets| LessSafeKey::new(UnboundKey::new(&AES_256_GCM, octets).expect("a key of 32 octets"));
         let (opener, listener) = noise.dangerously_get_raw_split();
@@ -68,7 +68,7 @@ async fn hear<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) 
     Ok(())
 }
 
-/// The opener's part. Errors: the peer is silent, or another one.
+/// Run the opener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, true);
     say(&mut noise, stream).await?;
@@ -76,7 +76,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u
     Ok(Seal::new(noise, true))
 }
 
-/// The listener's part. Errors: the same.
+/// Run the listener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, false);
     hear(&mut noise, stream).await?;
@@ -84,12 +84,12 @@ pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &
     Ok(Seal::new(noise, false))
 }
 
-/// Records that are written together. What they hold is overwritten by the next ones, which costs less than to clear it.
+/// Records that are written together. The next ones overwrite them, which costs less than clearing.
 #[derive(Default)]
 pub struct Records {
     octets: Vec<u8>,
     length: usize,
-    /// Of the records so far in this direction.
+    /// Number of records so far in this direction.
     count: u64,
 }
 
@@ -102,7 +102,7 @@ impl Records {
         &self.octets[..self.length]
     }
 
-    /// Appends a record of a frame, which comes as its head and the rest.
+    /// Append a record of a frame, given as its head and the rest.
     pub fn push(&mut self, seal: &Seal, head: &[u8], rest: &[u8]) {
         let length = head.len() + rest.len();
         let (start, end) = (self.length, self.length + OVERHEAD + length);
@@ -120,8 +120,8 @@ impl Records {
     }
 }
 
-/// Takes the frame of the first whole record out of `from`, opened where it lies; None while it is incomplete. Errors: a record
-/// that the peer has not sealed, or not as the next.
+/// Take the frame of the first whole record out of `from`, opened in place; None while it is incomplete. Errors: a
+/// record that the peer has not sealed, or not as the next.
 pub fn unseal(seal: &Seal, count: &mut u64, from: &mut BytesMut) -> io::Result<Option<BytesMut>> {
     let Some(head) = from.first_chunk::<2>() else { return Ok(None) };
     let whole = 2 + usize::from(u16::from_be_bytes(*head));

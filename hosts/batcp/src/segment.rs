@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What subflows carry after the hello: segments, acknowledgements, the end and the reset of a connection.
+//! Frames on subflows after the hello: segments, acknowledgements, the end and the reset of a connection.
 //!
 //! | octets | field |
 //! | --- | --- |
@@ -34,22 +34,22 @@ pub enum Frame {
         expected: u64,
         limit: u64,
     },
-    /// No segment from `number` on will come (the FIN of section 3.2).
+    /// End of the stream: `number` follows the last segment (the FIN of section 3.2).
     End {
         number: u64,
     },
-    /// The connection is over (the RST of section 3.3).
+    /// Reset of the connection (the RST of section 3.3).
     Reset {
         reason: u16,
     },
 }
 
-/// A peer broke the protocol: what it did, in words.
+/// Violation of the protocol by a peer, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// The header of a segment.
+/// Encode the header of a segment.
 pub fn segment_header(number: u64, length: usize) -> [u8; HEADER] {
     header(1, u16::try_from(length).expect("payloads are at most MAX_PAYLOAD long"), number)
 }
@@ -60,7 +60,7 @@ fn header(kind: u8, length: u16, number: u64) -> [u8; HEADER] {
     octets
 }
 
-/// An acknowledgement, an end or a reset as octets. Segments are written as header and payload, without a copy.
+/// Encode an acknowledgement, an end or a reset. Segments are written as header and payload, without a copy.
 pub fn encode(frame: &Frame) -> Vec<u8> {
     match *frame {
         Frame::Segment { number, ref payload } => [&segment_header(number, payload.len())[..], payload].concat(),
@@ -70,9 +70,9 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
     }
 }
 
-/// Takes the first whole frame out of `from`; None while it is incomplete. `near` is a number close to those that are to be expected:
-/// the ten digits are continued from it, so that numbers here never wrap.
-/// Errors: an unknown kind, a length or number that no sender writes.
+/// Take the first whole frame out of `from`; None while it is incomplete. `near` returns the number next to the
+/// expected one with these ten digits, so that numbers here never wrap. Errors: an unknown kind, a length or number
+/// that no sender writes.
 pub fn decode(from: &mut BytesMut, near: impl Fn(&WireSequence) -> u64) -> Result<Option<Frame>, Malformed> {
     let Some(head) = from.first_chunk::<HEADER>() else { return Ok(None) };
     let (kind, word) = (head[0], u64::from_be_bytes(*head));
@@ -114,7 +114,7 @@ pub enum WireSequence {
     Sent(u64),
 }
 
-/// The number next to `near` whose last ten digits are `digits`.
+/// Return the number next to `near` whose last ten digits are `digits`.
 pub fn continue_number(digits: u64, near: u64) -> u64 {
     let ahead = (digits + NUMBERS - near % NUMBERS) % NUMBERS;
     if ahead >= NUMBERS / 2 && near + ahead >= NUMBERS { near + ahead - NUMBERS } else { near + ahead }

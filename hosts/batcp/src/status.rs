@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection tells of itself.
+//! Status of a connection.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use super::Scheduler;
 use super::connection_state::{ConnectionState, Totals};
 use super::subflow::Subflow;
 
-/// One subflow that is open.
+/// Status of an open subflow.
 #[derive(Clone, Debug, Serialize)]
 pub struct SubflowStatus {
     pub interface: String,
     pub local: String,
     pub peer: String,
-    /// Nothing arrives on it for the moment.
+    /// Nothing arrives on it at present.
     pub stalled: bool,
     pub rtt_ms: f64,
     /// Filtered, in kbit/s (section 3.5).
@@ -22,7 +22,7 @@ pub struct SubflowStatus {
     pub load: f64,
 }
 
-/// A connection's state and what it has carried. Bytes are payload.
+/// State of a connection and its counters. Bytes are payload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Plain TCP: the peer does not speak BATCP, and nothing below is known.
@@ -34,7 +34,7 @@ pub struct Status {
     pub bytes_read: u64,
     /// Bytes that wait for a segment before them.
     pub bytes_early: usize,
-    /// Segments that were given to a second subflow; segments that came twice.
+    /// Segments that were given to a second subflow; segments received twice.
     pub segments_repeated: u64,
     pub segments_duplicate: u64,
     pub subflows: Vec<SubflowStatus>,

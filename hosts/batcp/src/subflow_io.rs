@@ -19,8 +19,8 @@ use super::sender::Segment;
 use super::subflow::Subflow;
 
 impl ConnectionState {
-    /// Takes in a subflow whose hello is done. It takes the place of an earlier one of the same interface, which the other end may
-    /// have lost without our knowing.
+    /// Add a subflow whose hello is done, and start its tasks. It replaces an earlier one of the same interface, which
+    /// the other end may have lost unnoticed by this one.
     pub fn add(self: &Arc<Self>, number: u8, interface: Interface, link: Link) {
         let mut state = self.state();
         if state.ended {
@@ -60,12 +60,12 @@ impl ConnectionState {
     }
 }
 
-/// Room for what is read at once: one of the longest segments, some of them where the window is large.
+/// Return the bytes to read at once: one of the longest segments, up to four with a large window.
 fn room(window: usize) -> usize {
     (MAX_PAYLOAD + HEADER) * (window >> 20).clamp(1, 4)
 }
 
-/// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
+/// Write the connection's frames to this subflow until all is done. Errors: the subflow is dead.
 pub async fn write(shared: Arc<ConnectionState>, id: u32, link: Arc<Link>) -> io::Result<()> {
     let mut sealed = Records::default();
     loop {
@@ -105,7 +105,7 @@ pub async fn write(shared: Arc<ConnectionState>, id: u32, link: Arc<Link>) -> io
     }
 }
 
-/// Writes segments from where they are.
+/// Write segments without copying them.
 async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
     let heads: Vec<_> = segments.iter().map(|s| segment::segment_header(s.number, s.payload.len())).collect();
     let mut pieces: Vec<_> = heads
@@ -116,7 +116,7 @@ async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
     link.write_all(&mut pieces).await
 }
 
-/// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
+/// Read frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
 pub async fn read(shared: Arc<ConnectionState>, id: u32, link: Arc<Link>) -> io::Result<()> {
     let (mut buffer, mut count) = (BytesMut::new(), 0);
     let room = room(shared.options.window);

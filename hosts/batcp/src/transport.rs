@@ -19,13 +19,13 @@ use super::subflow::{GRAIN, SAMPLE, Subflow};
 /// Received segments are acknowledged together, after this time or when the window needs it.
 const ACK_DELAY: Duration = Duration::from_millis(20);
 const ACK_BYTES: usize = 131_072;
-/// How often a subflow asks again whether to help others at the end.
+/// Pause before a subflow checks again if it can help others at the end.
 const RECHECK: Duration = Duration::from_millis(20);
 /// A subflow stalls when nothing arrives for this long, or three round-trip times.
 const STALL: Duration = Duration::from_secs(1);
-/// What is known of the kernel's queues serves for this time to choose between subflows.
+/// Time for which a reading of the kernel's queues serves to choose between subflows.
 const FRESH: Duration = Duration::from_millis(1);
-/// Between two looks at the sockets of a connection that has nothing to send.
+/// Pause between two polls of the sockets of a connection that has nothing to send.
 const REST: Duration = Duration::from_millis(500);
 /// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
 const SLACK: f64 = 0.005;
@@ -33,7 +33,7 @@ const SLACK: f64 = 0.005;
 const MAX_REST: f64 = 60.0;
 
 impl ConnectionState {
-    /// A subflow is dead: what it carried goes to others. Its socket closes.
+    /// Remove a dead subflow: other subflows carry its segments. Its socket closes.
     pub fn remove(&self, id: u32) {
         let mut state = self.state();
         let Some(subflow) = state.subflows.remove(&id) else { return };
@@ -52,20 +52,20 @@ impl ConnectionState {
         self.changed.notify_one();
     }
 
-    /// Whether an authentic join of this interface may come in: its sequence number is new (it is not the next time), and
-    /// there is room for a subflow.
+    /// Return true if an authentic join of this interface is admitted: its sequence number is new (this marks it as
+    /// seen), and there is room for a subflow.
     pub fn admits(&self, number: u8, sequence: u32) -> bool {
         let mut state = self.state();
         let replaces = state.subflows.values().any(|subflow| subflow.number == number);
         state.joins.is_new(sequence) && (replaces || state.subflows.len() < MAX_SUBFLOWS)
     }
 
-    /// What the writer of a subflow does next. It is asked when the subflow can take bytes.
+    /// Return the next task of a subflow's writer. Called when the subflow can take bytes.
     pub fn work(&self, id: u32) -> Work {
         self.state().work(id, self.options.scheduler)
     }
 
-    /// Takes the whole frames out of what a subflow has read. Errors: the peer has reset the connection.
+    /// Process the whole frames among a subflow's read bytes. Errors: the peer has reset the connection.
     pub fn received(&self, id: u32, buffer: &mut BytesMut) -> io::Result<()> {
         if buffer.is_empty() {
             return Ok(());
@@ -85,7 +85,7 @@ impl ConnectionState {
         if state.reset_by_peer { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 
-    /// Ends the connection with an error, at both ends.
+    /// End the connection with an error, at both ends.
     pub fn fail(&self, kind: io::ErrorKind, text: String) {
         self.state().fail(kind, text);
         self.changed.notify_one();
@@ -93,7 +93,7 @@ impl ConnectionState {
 }
 
 impl LockedState {
-    /// Whether both directions are complete and acknowledged.
+    /// True if both directions are complete and acknowledged.
     pub fn is_done(&self) -> bool {
         self.sender.is_finished() && self.receiver.is_complete()
     }
@@ -187,7 +187,7 @@ impl LockedState {
         Work::Control(octets)
     }
 
-    /// The segment for a subflow that can take one, or when to ask again.
+    /// Choose the segment for a subflow that can take one, or the time to check again.
     fn pick(&mut self, id: u32, now: Instant, scheduler: Scheduler) -> (Option<Segment>, Option<Instant>) {
         let subflow = &self.subflows[&id];
         if subflow.stalled {
@@ -217,8 +217,8 @@ impl LockedState {
         }
     }
 
-    /// A new segment, if it arrives on this subflow before the others could have sent everything; else, when nothing
-    /// new may be sent, a copy of one that another subflow would deliver later.
+    /// Choose a new segment, if it arrives on this subflow before the others could have sent everything; else, when
+    /// nothing new may be sent, a copy of one that another subflow would deliver later.
     fn pick_earliest(&mut self, id: u32, now: Instant, length: usize) -> (Option<Segment>, Option<Instant>) {
         let Self { subflows, sender, .. } = self;
         for subflow in subflows.values_mut().filter(|subflow| now - subflow.asked > FRESH) {
@@ -312,7 +312,7 @@ impl LockedState {
         }
     }
 
-    /// Once all segments have come, each subflow says so at once: the last may be the only one that gets through.
+    /// Acknowledge on each subflow at once when all segments have come: the last may be the only one that is alive.
     fn check_complete(&mut self, now: Instant) {
         if self.receiver.is_complete() {
             self.subflows.values_mut().for_each(|subflow| subflow.acknowledge_at(now));
@@ -320,7 +320,7 @@ impl LockedState {
         }
     }
 
-    /// The program has read: the peer is told when that opens the window noticeably.
+    /// Announce the limit to the peer after the program has read, if that opens the window by a quarter.
     pub fn opened(&mut self, window: usize) {
         let (_, limit) = self.receiver.acknowledgement();
         if limit - self.told_limit >= window as u64 / 4 {
@@ -330,7 +330,7 @@ impl LockedState {
         }
     }
 
-    /// Recomputes loads and dearness after a change of the subflows or their throughputs (equations 1 to 4).
+    /// Recompute loads and dearness after a change of the subflows or their throughputs (equations 1 to 4).
     pub fn weigh(&mut self) {
         let live = || self.subflows.iter().filter(|(_, subflow)| !subflow.stalled);
         let ids: Vec<u32> = live().map(|(&id, _)| id).collect();
@@ -348,8 +348,8 @@ impl LockedState {
         }
     }
 
-    /// Looks at every subflow's socket: samples the throughput, finds what stalls, and whether the peer has vanished.
-    /// Returns how long to wait before the next look.
+    /// Poll every subflow's socket: sample the throughput, detect stalled subflows and a vanished peer. Return the time
+    /// until the next poll.
     pub fn poll_subflows(&mut self, now: Instant, timeout: Duration, peer: &str) -> Duration {
         let mut changed = Vec::new();
         for (&id, subflow) in &mut self.subflows {
