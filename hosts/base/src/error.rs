@@ -14,7 +14,7 @@ impl Error {
 
 /// Names the thing that an operating-system error is about.
 pub trait About<T> {
-    /// `about` is the start of the line: "connect to 10.0.0.1:80". Errors are those of `self`.
+    /// Prefix an error with `about`, the start of its line: "connect to 10.0.0.1:80". Errors are those of `self`.
     fn about(self, about: impl std::fmt::Display) -> Result<T, Error>;
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// own, rather than left outside together with everybody else. As many as Linux allows (somaxconn).
 pub const BACKLOG: u32 = 4096;
 
-/// Listens on a TCP address.
+/// Listen on a TCP address.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -33,7 +33,7 @@ struct Table {
     max: usize,
     next: u64,
     taken: HashMap<u64, (IpAddr, Evict)>,
-    /// The numbers of each source's slots, oldest first.
+    /// Numbers of each source's slots, oldest first.
     sources: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
@@ -44,7 +44,7 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// `max`: how many there are, at least one.
+    /// Make `max` slots, at least one.
     pub fn new(max: usize) -> Self {
         let (taken, sources) = (HashMap::new(), HashMap::new());
         Self(Arc::new(Mutex::new(Table { max: max.max(1), next: 0, taken, sources })))

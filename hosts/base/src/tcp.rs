@@ -5,7 +5,7 @@ use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Errors: `socket` is no TCP socket. What an older kernel does not know is zero.
+/// Read TCP_INFO of a socket. Fields that an older kernel lacks are zero. Errors: `socket` is no TCP socket.
 pub fn info(socket: &impl AsFd) -> io::Result<libc::tcp_info> {
     // SAFETY: all of its fields are integers.
     let mut info: libc::tcp_info = unsafe { zeroed() };

@@ -127,14 +127,14 @@ impl Connection {
     }
 
     /// Read at most `max` bytes as they came, without copying them; none at the end of the stream.
-    pub async fn read_bytes(&mut self, most: usize) -> io::Result<Bytes> {
+    pub async fn read_bytes(&mut self, max: usize) -> io::Result<Bytes> {
         match &mut self.inner {
             Inner::Plain(stream) => {
-                let mut bytes = BytesMut::with_capacity(most.min(PIECE));
+                let mut bytes = BytesMut::with_capacity(max.min(PIECE));
                 stream.read_buf(&mut bytes).await?;
                 Ok(bytes.freeze())
             }
-            Inner::Batcp(shared) => poll_fn(|context| poll_take(shared, context, |receiver| receiver.take(most)))
+            Inner::Batcp(shared) => poll_fn(|context| poll_take(shared, context, |receiver| receiver.take(max)))
                 .await
                 .map(Option::unwrap_or_default),
         }

@@ -10,7 +10,7 @@ pub struct Mark {
     /// Number of the interface, 0..=99: the first two digits. On a connection's first SYN: the number of interfaces
     /// that it may use (section 3.7).
     pub interface: u8,
-    /// Connection id, 0..=9999: the last four digits, random. It tells connections apart, it proves nothing.
+    /// Connection id, 0..=9999: the last four digits, random. It distinguishes connections and proves nothing.
     pub connection: u16,
 }
 
@@ -30,7 +30,7 @@ pub trait Negotiation: Send + Sync {
     fn received(&self, socket: BorrowedFd<'_>) -> io::Result<bool>;
 }
 
-/// Both ends are known to speak BATCP: nothing is told on the SYN, and a plain TCP client is refused.
+/// Negotiation of ends that are known to speak BATCP: the SYN announces nothing, and a plain TCP client is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InBand;
 

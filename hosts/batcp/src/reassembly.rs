@@ -128,12 +128,12 @@ impl Reassembly {
         length
     }
 
-    /// Takes bytes that are in order, `most` at most, as they came.
-    pub fn take(&mut self, most: usize) -> Bytes {
+    /// Take at most `max` bytes that are in order, as they came.
+    pub fn take(&mut self, max: usize) -> Bytes {
         let bytes = match self.readable.front_mut() {
-            Some(front) if front.len() > most => front.split_to(most),
+            Some(front) if front.len() > max => front.split_to(max),
             Some(_) => self.readable.pop_front().expect("it is there"),
-            None => self.tail.split_to(most.min(self.tail.len())).freeze(),
+            None => self.tail.split_to(max.min(self.tail.len())).freeze(),
         };
         self.readable_bytes -= bytes.len();
         self.read += bytes.len() as u64;

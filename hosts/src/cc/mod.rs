@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Congestion controls as BPF struct_ops: loading them, watching them, setting them.
+//! Congestion controls as BPF struct_ops: load, inspect and set them.
 //!
 //! The controls are `bpf/{vegas,vegas_fair,westwood,reno_maxwin,tcp_av}.bpf.c`; the papers' sections stand there and in
 //! [`controls`].
@@ -39,7 +39,7 @@ pub enum Command {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Change options of a loaded congestion control; sockets obey at once
+    /// Change options of a loaded congestion control; sockets use them at once
     Set {
         #[command(flatten)]
         control: ControlArgs,
@@ -51,7 +51,7 @@ pub enum Command {
         #[command(flatten)]
         pins: Pins,
     },
-    /// Show this network namespace's sockets that use a congestion control of ours, and what it knows of them
+    /// Show this network namespace's sockets that use one of these congestion controls, and their state
     Status {
         #[command(flatten)]
         format: Format,
@@ -66,11 +66,11 @@ pub enum Command {
         #[command(flatten)]
         format: Format,
     },
-    /// Like `run`, and record what the control is told and does, an event a line in JSON
+    /// Load a congestion control for as long as this command runs, and record its callbacks, an event a line in JSON
     Record {
         #[command(flatten)]
         control: ControlArgs,
-        /// End by itself after this many seconds
+        /// End after this many seconds
         #[arg(long)]
         seconds: Option<f64>,
     },
@@ -94,7 +94,7 @@ impl ControlArgs {
 
 #[derive(clap::Args)]
 pub struct Pins {
-    /// The BPF file system that holds what stays loaded
+    /// BPF file system for the pins of loaded controls
     #[arg(long, default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
 }
@@ -105,12 +105,12 @@ pub struct TargetArgs {
     /// Sockets connected to this address or network, such as 10.0.0.7 or 10.0.0.0/24; the longest prefix counts
     #[arg(long, value_name = "NETWORK")]
     to: Option<String>,
-    /// The socket with this cookie (`hosts cc status`, `ss -e`, SO_COOKIE); it goes before --to
+    /// Socket with this cookie (`hosts cc status`, `ss -e`, SO_COOKIE); it takes precedence over --to
     #[arg(long, value_name = "COOKIE")]
     socket: Option<u64>,
 }
 
-/// Runs one subcommand. Errors name what the kernel, the rights or the options lack.
+/// Run one subcommand. Errors name the missing kernel feature, right or option.
 pub fn run(command: Command) -> Result<(), Error> {
     libbpf_rs::set_print(None); // its errors come back as values
     match command {

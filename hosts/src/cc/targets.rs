@@ -20,7 +20,7 @@ pub enum TargetSelector {
 }
 
 impl TargetSelector {
-    /// Reads the options of `hosts cc target`.
+    /// Parse the options of `hosts cc target`.
     pub fn parse(to: Option<&str>, socket: Option<u64>) -> Result<Self, Error> {
         match (to, socket) {
             (Some(to), _) => Self::network(to).ok_or_else(|| {
@@ -78,7 +78,7 @@ impl std::fmt::Display for TargetSelector {
     }
 }
 
-/// Reads a rate in tc's style into kbit/s; `none` is None.
+/// Parse a rate in tc's style into kbit/s; `none` is None.
 pub fn parse_rate(text: &str) -> Result<Option<u32>, Error> {
     if text == "none" {
         return Ok(None);
@@ -97,7 +97,7 @@ pub fn parse_rate(text: &str) -> Result<Option<u32>, Error> {
     Err(Error::new(format!("'{text}' is no rate: write 633kbit, 5mbit or 1.5gbit, or none")))
 }
 
-/// Sets or removes a target. The sockets obey within a round trip.
+/// Set or remove a target. Sockets use it within a round trip.
 pub fn change(selector: TargetSelector, kbit: Option<u32>) -> Result<(), Error> {
     let av = loaded::expect(controls::find("tcp_av")?)?;
     let map = av.map(selector.map()).ok_or_else(|| Error::new("tcp_av has lost its targets: load it anew"))?;
@@ -118,7 +118,7 @@ struct Row {
     target_kbit: u32,
 }
 
-/// Prints all targets.
+/// Print all targets.
 pub fn show(format: Format) -> Result<(), Error> {
     let av = loaded::expect(controls::find("tcp_av")?)?;
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Announcements of terminals: their bytes, and who may be believed. Pure: datagrams and clocks in, neighbours out.
+//! Announcements of terminals: their bytes, and their verification. Pure: datagrams and clocks in, neighbours out.
 //!
 //! A datagram is 58 bytes in network order: `HCW1`, terminal (8), time in microseconds since 1970 (8), kbit/s sent (4),
 //! connections that send (2), and HMAC-SHA256 (RFC 2104) by the shared key over all before it (32).
@@ -12,17 +12,17 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// How often a terminal announces itself (paper 002, "CWND-Controlling Middleware").
+/// Interval of a terminal's announcements (paper 002, "CWND-Controlling Middleware").
 pub const INTERVAL: Duration = Duration::from_millis(300);
-/// A terminal that was silent for this long (five announcements) is gone.
+/// Silence after which a terminal is gone: five announcements.
 pub const PRESENT: Duration = Duration::from_millis(1500);
-/// How far two terminals' clocks may differ.
+/// Maximum difference of two terminals' clocks.
 pub const CLOCKS: Duration = Duration::from_secs(10);
-/// A terminal's newest time is remembered so long after its last announcement. Older ones are outside of `CLOCKS` by then,
-/// so forgetting a terminal lets no replayed datagram in.
+/// Time after its last announcement for which a terminal's newest time is kept. Older ones are outside of `CLOCKS` by
+/// then, so forgetting a terminal lets no replayed datagram in.
 const REMEMBERED: Duration = Duration::from_secs(2 * CLOCKS.as_secs() + 1);
-/// Terminals that are remembered at the same time, and those of one address: who has the key and takes many names is counted
-/// once, and leaves room for others.
+/// Terminals that are kept at the same time, and those of one address: a sender that has the key and takes many names
+/// is counted once, and leaves room for others.
 pub const TERMINALS: usize = 1024;
 const NAMES: usize = 8;
 /// Bytes of a datagram.
@@ -31,44 +31,44 @@ pub const LENGTH: usize = SIGNED + 32;
 const MAGIC: &[u8; 4] = b"HCW1";
 const SIGNED: usize = 26;
 
-/// What a terminal says of itself.
+/// Announcement of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
     pub terminal: u64,
     /// Microseconds since 1970; grows with every announcement
     pub time: u64,
-    /// Acknowledged by the peers of its uplink connections since the last reading, kbit/s
+    /// Throughput acknowledged by the peers of its uplink connections since the last reading, kbit/s
     pub kbit_per_s: u32,
     /// Uplink connections that send
     pub sending: u16,
 }
 
-/// Why a datagram was not counted.
+/// Reason why a datagram was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not an announcement
+    /// No announcement
     Malformed,
-    /// Not made with the shared key
+    /// Authenticated with another key
     Forged,
-    /// Outside of `CLOCKS`: old, or the clocks differ
+    /// Time outside of `CLOCKS`: old, or the clocks differ
     Stale,
     /// Older than the newest of this terminal
     Replayed,
-    /// More than `TERMINALS`, or more than `NAMES` of one address
+    /// Beyond `TERMINALS`, or `NAMES` of one address
     Full,
 }
 
-/// The shared key.
+/// Key that all terminals share.
 #[derive(Clone)]
 pub struct Key(Hmac<Sha256>);
 
 impl Key {
-    /// Any bytes; who guesses them can shrink everyone's window.
+    /// Make a key of any bytes; a guessed one lets an attacker shrink all windows.
     pub fn new(key: &[u8]) -> Self {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// The datagram of `said` (RFC 2104).
+    /// Encode `said` and authenticate it (RFC 2104).
     pub fn sign(&self, said: &Announcement) -> [u8; LENGTH] {
         let mut datagram = [0; LENGTH];
         datagram[..4].copy_from_slice(MAGIC);
@@ -81,7 +81,7 @@ impl Key {
         datagram
     }
 
-    /// What a datagram says, if it is an announcement made with this key. Errors: `Malformed`, `Forged`.
+    /// Decode an announcement that was made with this key. Errors: `Malformed`, `Forged`.
     pub fn open(&self, datagram: &[u8]) -> Result<Announcement, Refusal> {
         let datagram: &[u8; LENGTH] = datagram.try_into().map_err(|_| Refusal::Malformed)?;
         if &datagram[..4] != MAGIC {
@@ -98,11 +98,11 @@ impl Key {
     }
 }
 
-/// Datagrams by what became of them.
+/// Counters of datagrams by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     pub accepted: u64,
-    /// This terminal's own, or the same announcement by the other IP version
+    /// Own announcements, and copies by the other IP version
     pub duplicate: u64,
     pub malformed: u64,
     pub forged: u64,
@@ -111,16 +111,16 @@ pub struct Counters {
     pub full: u64,
 }
 
-/// Another terminal.
+/// Another terminal on the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour {
     pub said: Announcement,
     pub heard: Instant,
-    /// Where its newest announcement came from
+    /// Source address of its newest announcement
     from: IpAddr,
 }
 
-/// This terminal's announcements and those of the others (paper 002, "CWND-Controlling Middleware").
+/// Announcements of this terminal and of the others (paper 002, "CWND-Controlling Middleware").
 pub struct Neighbours {
     key: Key,
     own: Announcement,
@@ -138,8 +138,8 @@ impl Neighbours {
         self.own.terminal
     }
 
-    /// The next datagram to send; `wall` in microseconds since 1970. Its time grows even if the clock does not. A clock that
-    /// was set far back makes a new terminal of this one, as the others would refuse the old one as stale.
+    /// Make the next datagram to send; `wall` in microseconds since 1970. Its time grows even if the clock does not. A
+    /// clock that was set far back makes a new terminal of this one, as the others would reject the old one as stale.
     pub fn announce(&mut self, wall: u64, kbit_per_s: u32, sending: u16) -> [u8; LENGTH] {
         if self.own.time > wall.saturating_add(CLOCKS.as_micros() as u64 / 2) {
             self.own = Announcement { terminal: rand::random(), time: 0, ..self.own };
@@ -148,7 +148,8 @@ impl Neighbours {
         self.key.sign(&self.own)
     }
 
-    /// Counts a datagram that came from an address; `wall` in microseconds since 1970. Errors: every `Refusal`; it is counted as such.
+    /// Count a datagram that came from an address; `wall` in microseconds since 1970. Errors: every `Refusal`; it is
+    /// counted as such.
     pub fn hear(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<(), Refusal> {
         let result = self.judge(datagram, from, wall, now);
         let counters = &mut self.counters;
@@ -164,7 +165,7 @@ impl Neighbours {
         result.map(|_| ())
     }
 
-    /// Whether it was new.
+    /// Return true for a new announcement, false for a duplicate. Errors: every `Refusal`.
     fn judge(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<bool, Refusal> {
         let said = self.key.open(datagram)?;
         if said.terminal == self.own.terminal {
@@ -196,7 +197,8 @@ impl Neighbours {
         }
     }
 
-    /// The other terminals that are there now, by terminal; of those with one address the one that was heard last.
+    /// Return the other terminals that are present, by terminal; of those with one address the one that was received
+    /// last.
     pub fn present(&self, now: Instant) -> Vec<Neighbour> {
         let recent = |neighbour: &&Neighbour| now.duration_since(neighbour.heard) <= PRESENT;
         let mut present: Vec<_> = self.known.values().filter(recent).copied().collect();
@@ -218,7 +220,7 @@ mod tests {
     const SECOND: u64 = 1_000_000;
     const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    /// A terminal's own address.
+    /// Return a terminal's address for tests.
     fn of(terminal: u64) -> IpAddr {
         std::net::Ipv6Addr::from_bits(terminal.into()).into()
     }

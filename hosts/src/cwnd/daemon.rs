@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon of one terminal and interface: announces, counts, reads and bounds, in one thread that sleeps in between.
+//! Daemon of one terminal and interface: announces, counts, reads and bounds, in one thread that sleeps in between.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,17 +14,17 @@ use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
 use hosts_base::{About, Error};
 
-/// How often the connections are read and bounded (paper 002, "Proposed Mechanism").
+/// Interval at which the connections are read and bounded (paper 002, "Proposed Mechanism").
 pub const READING: Duration = Duration::from_millis(500);
-/// A connection that sent nothing for so long is no longer under control: the paper names no end.
+/// Idle time after which a connection is no longer under control: the paper names no end.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What a daemon is told.
+/// Settings of a daemon.
 pub struct Settings {
     pub interface: String,
     pub port: u16,
     pub key: Key,
-    /// None: announce, count and read, but bound nothing
+    /// Capacity of the link; None: announce, count and read, but bound nothing
     pub capacity: Option<Capacity>,
 }
 
@@ -32,21 +32,21 @@ struct Tracked {
     reading: Reading,
     control: Control,
     bound: Bound,
-    /// Without a delayed ACK, µs
+    /// Round-trip time without a delayed ACK, µs
     rtt_us: u32,
     ratio: f64,
-    /// It has data on the way or had since the last reading
+    /// Data is in flight or was since the last reading
     sending: bool,
     sent: Instant,
 }
 
 struct Daemon {
     settings: Settings,
-    /// The interface's index and sockets; none while it is missing
+    /// Index of the interface and its sockets; None while it is missing
     broadcast: Option<(u32, BroadcastSockets)>,
     announcing: bool,
     neighbours: Neighbours,
-    /// None: the kernel cannot be asked
+    /// Sockets to the kernel; None: it cannot be asked
     sockets: Option<Sockets>,
     bounds: Option<Bounds>,
     control: String,
@@ -55,9 +55,9 @@ struct Daemon {
     kbit_per_s: u32,
 }
 
-/// Runs until SIGTERM, SIGINT or SIGHUP, then undoes every bound (paper 002, "Overview of Our Middleware"). Without the
-/// privilege or the kernel for bounds it says so, announces and counts. Errors: no such interface, another daemon serves it,
-/// the port is taken, or the system fails.
+/// Run until SIGTERM, SIGINT or SIGHUP, then undo every bound (paper 002, "Overview of Our Middleware"). Without the
+/// privilege or the kernel for bounds it reports that, announces and counts. Errors: no such interface, another daemon
+/// serves it, the port is taken, or the system fails.
 pub fn run(settings: Settings) -> Result<(), Error> {
     let signals = Signals::block()?;
     let interface = settings.interface.clone();
@@ -106,7 +106,7 @@ pub fn run(settings: Settings) -> Result<(), Error> {
 }
 
 impl Daemon {
-    /// Sends an announcement and takes in those that have arrived.
+    /// Send an announcement and process those that have arrived.
     fn announce(&mut self, now: Instant) -> Result<(), Error> {
         self.follow_interface();
         if let Some(bounds) = &mut self.bounds {
@@ -125,7 +125,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// An interface that vanished and came back has another index, and sockets of the old one hear nothing.
+    /// Reopen the sockets of an interface that vanished and came back: it has another index, and the old sockets
+    /// receive nothing.
     fn follow_interface(&mut self) {
         let (name, port) = (&self.settings.interface, self.settings.port);
         let index = broadcast::index(name);
@@ -134,7 +135,7 @@ impl Daemon {
         }
     }
 
-    /// Reads the connections and bounds them.
+    /// Read the connections and bound them.
     fn read(&mut self, now: Instant) -> Result<(), Error> {
         let Some(sockets) = &mut self.sockets else { return Ok(()) };
         let addresses = broadcast::addresses(&self.settings.interface).about("addresses of the interface")?;
@@ -180,7 +181,7 @@ impl Daemon {
         self.connections.values().filter(|tracked| tracked.sending).count()
     }
 
-    /// Terminals that send, this one included.
+    /// Return the number of terminals that send, this one included.
     fn terminals(&self, now: Instant) -> usize {
         let others = self.neighbours.present(now).iter().filter(|neighbour| neighbour.said.sending > 0).count();
         others + usize::from(self.sending() > 0)
@@ -228,7 +229,7 @@ impl Daemon {
     }
 }
 
-/// When to go on after `due`. What was missed, as in a machine that slept, is not made up for.
+/// Return the next time after `due`. Missed intervals, as in a machine that slept, are not made up for.
 fn next(due: Instant, interval: Duration, now: Instant) -> Instant {
     if due + interval > now { due + interval } else { now + interval }
 }
@@ -238,8 +239,8 @@ fn missing(error: &Error) -> String {
     format!("missing: {error}")
 }
 
-/// A connection after another reading; `held` is the bound that it had since the last one. Without new ACKs there is no new
-/// RTT, so the last decision stays.
+/// Update a connection after another reading; `held` is the bound that it had since the last one. Without new ACKs
+/// there is no new RTT, so the last decision stays.
 fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Instant) -> Tracked {
     let acked = known.as_ref().is_none_or(|known| reading.acked > known.reading.acked);
     let sending = reading.unacked > 0 || (acked && known.is_some());
@@ -268,7 +269,7 @@ fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Inst
     tracked
 }
 
-/// The signals that end the daemon, as a descriptor to wait for.
+/// Signals that end the daemon, as a descriptor to poll.
 struct Signals(OwnedFd);
 
 impl Signals {
@@ -288,7 +289,7 @@ impl Signals {
         }
     }
 
-    /// Sleeps until the time is over or a descriptor is ready; true when the daemon is to end.
+    /// Sleep until the time is over or a descriptor is ready; true when the daemon is to end.
     fn wait(&self, interests: impl Iterator<Item = (i32, i16)>, time: Duration) -> Result<bool, Error> {
         let mut fds: Vec<_> = [(self.0.as_raw_fd(), libc::POLLIN)]
             .into_iter()

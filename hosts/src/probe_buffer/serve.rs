@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The responder: records when packets arrive and reports it. It measures with one sender at a time.
+//! Responder: records when packets arrive and reports it. It measures with one sender at a time.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -10,26 +10,29 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use super::wire::{Answer, Control, Header, Hello, Key, MAX_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
+use super::wire::{
+    Answer, Control, Header, Hello, Key, MAX_PACKETS, MAX_UNPROVEN_LINE, Proof, Report, Request, Welcome,
+};
 use hosts_base::log::report;
 use hosts_base::slots::{ConnectionSlot, ConnectionSlots};
 use hosts_base::{About, Error};
 
-/// How long a stranger may take to show the key, and a sender to ask for the next thing.
+/// Time that a client has to prove the key, and (`IDLE`) a sender to send the next request.
 const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
-/// Connections at a time that have not shown the key, or only get told that another one is measuring; then the address that
-/// has the most loses its oldest.
+/// Connections at a time that have not proved the key, or are only rejected because another one is measuring; then the
+/// address that has the most loses its oldest.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Packets that are looked at before it is looked whether the sender said something or time is up: a flood ends no loop.
+/// Packets that are processed before the sender's line and the time are checked: a flood ends no loop.
 const TURN: usize = 1024;
-/// Packets that are thrown away before a trial: more than the buffer holds of the shortest. What is left carries another trial's number.
+/// Packets that are discarded before a trial: more than the buffer holds of the shortest. Later ones carry another
+/// trial's number.
 const STALE: usize = 65_536;
-/// Longest wait for the last packets of a trial.
+/// Maximum wait for the last packets of a trial, in ms.
 const MAX_QUIET: u64 = 5000;
 
-/// Answers on `listen` until the process ends. `max_rate`: bit/s that senders are permitted.
+/// Serve on `listen` until the process ends. `max_rate`: bit/s that senders are permitted.
 pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     let listener = TcpListener::bind(listen).about(format_args!("listen on TCP {listen}"))?;
     let listen = listener.local_addr().about("the listening address")?;
@@ -63,7 +66,7 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Speaks with a sender, which gives its slot back to strangers once it has shown the key and measures.
+/// Serve a sender, which gives its slot back to unproven clients once it has proved the key and measures.
 fn converse(
     stream: TcpStream,
     slot: ConnectionSlot,
@@ -74,7 +77,7 @@ fn converse(
     let mut control = Control::new(stream)?;
     let hello = Hello::new();
     control.send(&hello)?;
-    let proof: Proof = control.receive(SHORT_LINE, PATIENCE)?;
+    let proof: Proof = control.receive(MAX_UNPROVEN_LINE, PATIENCE)?;
     if !key.proves(&proof.proof, "sender", &hello.nonce, &proof.nonce) {
         return refuse(&mut control, "it has another key");
     }
@@ -87,7 +90,7 @@ fn converse(
     control.send(&Welcome { proof: own, token, max_rate })?;
     let mut trial = 0;
     loop {
-        match control.receive(SHORT_LINE, IDLE)? {
+        match control.receive(MAX_UNPROVEN_LINE, IDLE)? {
             Request::Begin(next) => {
                 trial = next;
                 packets.drain()?;
@@ -105,7 +108,7 @@ fn refuse(control: &mut Control, why: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
 }
 
-/// The socket that measuring packets come to.
+/// Socket for measuring packets.
 struct Packets {
     socket: UdpSocket,
     /// Packets that the kernel dropped at this socket so far.
@@ -125,7 +128,7 @@ impl Packets {
         Ok(Packets { socket: socket.into(), overrun: 0 })
     }
 
-    /// Forgets what an earlier trial left.
+    /// Discard the packets of an earlier trial.
     fn drain(&mut self) -> io::Result<()> {
         for _ in 0..STALE {
             if self.receive()?.is_none() {
@@ -135,7 +138,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Records a trial until the sender has said that it is over and nothing has come for as long as it says.
+    /// Record a trial until the sender has ended it and no packet has come for as long as it asks.
     fn record(&mut self, control: &mut Control, token: u64, trial: u32) -> io::Result<Report> {
         let mut report = Report { trial, ..Report::default() };
         let before = self.overrun;
@@ -158,7 +161,7 @@ impl Packets {
                 }
             }
             if asked {
-                match control.receive(SHORT_LINE, PATIENCE)? {
+                match control.receive(MAX_UNPROVEN_LINE, PATIENCE)? {
                     Request::End { quiet: ms } => quiet = Some(Duration::from_millis(ms.min(MAX_QUIET))),
                     Request::Begin(_) => return Err(io::Error::other("a new trial before the end of the last")),
                 }
@@ -172,7 +175,7 @@ impl Packets {
         Ok(report)
     }
 
-    /// Waits for packets and, if `listen`, for the sender's next line: (packets, line).
+    /// Wait for packets and, if `listen`, for the sender's next line: (packets, line).
     fn wait(&self, control: &Control, listen: bool, timeout: Duration) -> io::Result<(bool, bool)> {
         if listen && control.has_buffered() {
             return Ok((true, true));
@@ -191,7 +194,8 @@ impl Packets {
         }
     }
 
-    /// The next packet: its header, if it has one, and the kernel's time of arrival in ns. `None`: no more for now.
+    /// Receive the next packet: its header, if it has one, and the kernel's time of arrival in ns. `None`: no more for
+    /// now.
     fn receive(&mut self) -> io::Result<Option<(Option<Header>, i64)>> {
         const CONTROL: usize = 128;
         #[repr(align(8))]

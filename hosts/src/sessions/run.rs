@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client: every user of the model at its time, and a result for each session as soon as it is over.
+//! Client: every user of the model at its time, and a result for each session as soon as it is over.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,32 +21,33 @@ use super::results::{Line, Outcome, Run, Session};
 use super::socket::{Sender, congestion, discard, info, set_congestion};
 use hosts_base::{About, Error};
 
-/// Time to connect every user before the run begins, if it is not said when.
+/// Time to connect every user before the run begins, if no start is given.
 const PREPARATION: Duration = Duration::from_millis(100);
 /// Connections that are made at once.
 const AT_ONCE: usize = 64;
-/// Results that wait for a slow reader; sessions wait with theirs, and not in memory.
+/// Results that wait for a slow reader; then sessions wait with theirs, and not in memory.
 const RESULTS: usize = 1024;
 
-/// Who waits for the server's report on (user, session).
+/// Sessions that wait for the server's report, by (user, session).
 type Waiting = HashMap<(u32, u32), oneshot::Sender<Sent>>;
 
-/// What every user of a run shares.
+/// Context that all users of a run share.
 struct RunContext {
     server: SocketAddr,
     run: String,
-    /// The beginning, by the clock that timers use.
+    /// Start, by the clock of the timers.
     origin: tokio::time::Instant,
     /// True when the run is over.
     over: watch::Receiver<bool>,
-    /// `None`: the control connection has gone.
+    /// Waiting sessions; `None`: the control connection is closed.
     waiting: Mutex<Option<Waiting>>,
     results: mpsc::Sender<Session>,
 }
 
-/// Runs the model's users, numbers in `chosen`, against `server` and hands each line of the results to `print`.
+/// Run the model's users, numbers in `chosen`, against `server` and pass each line of the results to `print`.
 ///
-/// `at`: when it begins, s since the epoch. `interrupted` ends it early. Errors: before it begins; results tell later ones.
+/// `at`: start in s since the epoch. `interrupted` ends the run early. Errors: those before it begins; results report
+/// later ones.
 pub async fn run(
     model: &Model,
     chosen: &[usize],
@@ -109,7 +110,7 @@ pub async fn run(
     Ok(())
 }
 
-/// When the run begins: by the clock of timers, and in s since the epoch.
+/// Return the start of the run: by the clock of the timers, and in s since the epoch.
 fn beginning(at: Option<f64>) -> Result<(tokio::time::Instant, f64), Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let started = at.unwrap_or(now + PREPARATION.as_secs_f64());
@@ -121,7 +122,7 @@ fn beginning(at: Option<f64>) -> Result<(tokio::time::Instant, f64), Error> {
     }
 }
 
-/// The connections that last for the whole run, by user, so that no handshake counts.
+/// Make the connections that last for the whole run, by user, so that no handshake counts.
 async fn prepare(
     model: &Model,
     chosen: &[usize],
@@ -178,7 +179,7 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
     }
 }
 
-/// Hands the server's reports to the sessions that wait for them.
+/// Pass the server's reports to the sessions that wait for them.
 async fn take_reports(mut control: OwnedReadHalf, shared: Arc<RunContext>) {
     while let Ok(Answer::Sent(sent)) = protocol::read(&mut control).await {
         let mut waiting = shared.waiting.lock().expect("no holder panics");
@@ -190,7 +191,7 @@ async fn take_reports(mut control: OwnedReadHalf, shared: Arc<RunContext>) {
     shared.waiting.lock().expect("no holder panics").take();
 }
 
-/// Tells the server when the run is over. It ends the run too when this connection ends.
+/// Order the server to stop when the run is over. End the run too when this connection ends.
 async fn order_stop(mut control: OwnedWriteHalf, mut over: watch::Receiver<bool>) {
     raised(&mut over).await;
     // A server that has gone needs no order.
@@ -198,7 +199,7 @@ async fn order_stop(mut control: OwnedWriteHalf, mut over: watch::Receiver<bool>
     std::future::pending::<()>().await;
 }
 
-/// All sessions of a user: one after the other on one connection, or each on its own.
+/// Run all sessions of a user: one after the other on one connection, or each on its own.
 async fn user_sessions(
     shared: Arc<RunContext>,
     number: u32,
@@ -235,7 +236,7 @@ async fn user_sessions(
     side_by_side.join_all().await;
 }
 
-/// One session.
+/// Session that runs or waits.
 struct Task {
     shared: Arc<RunContext>,
     number: u32,
@@ -255,7 +256,7 @@ struct SessionResult {
 }
 
 impl Task {
-    /// Runs it and returns the connection if that can carry another one.
+    /// Run the session and return the connection if that can carry another one.
     async fn run(self, connection: Option<Sender>) -> Option<Sender> {
         let mut over = self.shared.over.clone();
         let connected = match connection {
@@ -423,12 +424,12 @@ fn said(error: &io::Error) -> String {
     }
 }
 
-/// To the microsecond.
+/// Round to the microsecond.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }
 
-/// The address of `host`, with or without a port. Errors: a name that leads nowhere.
+/// Resolve the address of `host`, with or without a port. Errors: a name without an address.
 pub async fn resolve(host: &str) -> Result<SocketAddr, Error> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server: takes what users send up, sends what they want down, and reports how that went.
+//! Server: receives the data that users send up, sends the data that they request, and reports the result.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,15 +24,15 @@ use hosts_base::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
 const REPORTS: usize = 256;
-/// A client that vanished without a word is missed after about so long.
+/// Time after which a vanished client is detected.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What the kernel lets every program choose.
+/// File with the congestion controls that the kernel lets every program choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-/// Bytes of a congestion control's name (TCP_CA_NAME_MAX).
+/// Maximum bytes of a congestion control's name (TCP_CA_NAME_MAX).
 const MAX_NAME: usize = 15;
 
-/// Runs that are under way, by name.
+/// Active runs by name.
 type Runs = Arc<Mutex<HashMap<String, Run>>>;
 
 #[derive(Clone)]
@@ -41,16 +41,16 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
-/// Which congestion controls clients may ask for.
+/// Congestion controls that clients may request.
 #[derive(Clone)]
 pub enum Controls {
-    /// Those that the kernel lets every program choose
+    /// Congestion controls that the kernel lets every program choose
     Allowed,
     These(Arc<[String]>),
 }
 
 impl Controls {
-    /// Errors: why not, for the client.
+    /// Check a client's congestion control. Errors: the reason, for the client.
     fn permit(&self, name: &str) -> Result<(), String> {
         if name.len() > MAX_NAME {
             return Err("a congestion control of more than 15 bytes".into());
@@ -69,8 +69,8 @@ impl Controls {
     }
 }
 
-/// Serves on `listen` until the process ends. `connections`: how many at a time; then the address that has the most loses
-/// its oldest. `controls`: what clients may have the server send with.
+/// Serve on `listen` until the process ends. `connections`: maximum at a time; then the address that has the most loses
+/// its oldest. `controls`: congestion controls that clients may request.
 pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
     let listener = slots::listen(listen).about(format_args!("listen on TCP {listen}"))?;
@@ -123,7 +123,7 @@ async fn refuse(stream: &mut TcpStream, why: impl ToString) -> io::Result<()> {
     protocol::write(stream, &Answer::Refused(why.to_string())).await
 }
 
-/// Names a run, passes reports on, and ends it with the connection or by order.
+/// Name a run, pass reports on, and end it with the connection or by order.
 async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     let name = format!("{:016x}", rand::random::<u64>());
     let (reports, mut reported) = mpsc::channel(REPORTS);
@@ -150,8 +150,8 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     protocol::write(&mut to_client, &Answer::End).await
 }
 
-/// A run as long as its control connection lives. Then there are no new data connections; those there are notice, and the last
-/// one closes the channel.
+/// Run with a live control connection. When dropped, there are no new data connections; the existing ones are notified,
+/// and the last one closes the channel.
 struct ActiveRun {
     runs: Runs,
     name: String,
@@ -212,7 +212,7 @@ async fn take(stream: &TcpStream, length: Length) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a session and reports it. False: the run is over.
+/// Send a session and report it. False: the run is over.
 async fn give(sender: &mut Sender, user: u32, request: Request, run: &mut Run) -> io::Result<bool> {
     let start = SystemTime::now();
     let before = info(&sender.stream)?.retransmits;

@@ -37,31 +37,31 @@ use hosts_base::log::report;
 use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
-/// A destination that does not answer in this time is given up; a client waits for its reply longer.
+/// Time that a destination has to answer; a client waits for its reply longer.
 const CONNECT: Duration = Duration::from_secs(15);
-/// All addresses of a destination, and its name: a local proxy waits for 30 s.
+/// Time for all addresses of a destination, and its name: a local proxy waits for 30 s.
 const CONNECT_ALL: Duration = Duration::from_secs(28);
-/// How often the networks of this host's interfaces are looked up.
+/// Interval at which the networks of this host's interfaces are looked up.
 const NETWORKS: Duration = Duration::from_secs(2);
-/// Clients that have not said who they are and where to, at a time.
+/// Unproven clients at a time: no key and no destination received yet.
 const UNKNOWN: usize = 256;
-/// Connections of the transport beyond those that are served: theirs is told, or they are on their way out.
+/// Connections of the transport beyond those that are served: rejected ones, and those that are closing.
 const BEYOND: usize = 16;
 
-/// What all proxies can choose.
+/// Options of all proxies.
 #[derive(Args)]
 struct ProxyOptions {
     /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
     #[arg(long)]
     in_band: bool,
-    /// Connections at one time; further ones are refused at once. Without a key, at `remote`, whoever has the most of them
-    /// loses the oldest
+    /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
+    /// most of them loses the oldest
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
 }
 
 impl ProxyOptions {
-    /// `beyond`: connections of the transport that are not served.
+    /// Make the transport's options. `beyond`: connections of the transport that are not served.
     fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
@@ -72,7 +72,7 @@ impl ProxyOptions {
 
 #[derive(Args)]
 pub struct SocksOptions {
-    /// Where programs find the proxy
+    /// Address and port on which programs reach the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
     /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
@@ -87,7 +87,7 @@ pub struct SocksOptions {
     credentials: Option<PathBuf>,
     #[command(flatten)]
     spare: SpareOptions,
-    /// Destinations that may be asked for, without --via [default: all but this host's own and its links']
+    /// Destinations that clients may request, without --via [default: all but this host's own and its links']
     #[arg(long, value_name = "PREFIX[:PORT]", conflicts_with = "via")]
     allow: Vec<Rule>,
     #[command(flatten)]
@@ -134,13 +134,13 @@ pub struct LocalOptions {
 
 #[derive(Args)]
 pub struct RemoteOptions {
-    /// Where local proxies find this one
+    /// Address and port on which local proxies reach this one
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// File with the key that local proxies must know
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Destinations that may be asked for [default with a key: all but this host's own and its links']
+    /// Destinations that clients may request [default with a key: all but this host's own and its links']
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Rule>,
     #[command(flatten)]
@@ -149,7 +149,7 @@ pub struct RemoteOptions {
     proxy: ProxyOptions,
 }
 
-/// Runs the SOCKS5 proxy (RFC 1928) until the process ends.
+/// Run the SOCKS5 proxy (RFC 1928) until the process ends.
 pub fn socks(options: SocksOptions) -> Result<(), Error> {
     let credentials = options.credentials.as_deref().map(read_credentials).transpose()?.map(Arc::new);
     if credentials.is_none() && !options.listen.ip().is_loopback() {
@@ -179,7 +179,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     })
 }
 
-/// Runs one of the transparent proxies (paper 003, section 1) until the process ends.
+/// Run one of the transparent proxies (paper 003, section 1) until the process ends.
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Local(options) => local(options),
@@ -244,7 +244,8 @@ fn local(options: LocalOptions) -> Result<(), Error> {
     })
 }
 
-/// Spares what was `asked` for and the networks that this host's interfaces are in now; `before`: those that are spared already.
+/// Exclude `asked` and the networks that this host's interfaces are in now from catching; `before`: those that are
+/// excluded already.
 fn follow_networks(catcher: &Catcher, asked: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
     let mut now = catch::connected().about("read the networks of this host's interfaces")?;
     now.extend(asked);
@@ -278,14 +279,14 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     })
 }
 
-/// Who is served when. Clients take one of `unknown` until they have proved who they are and said where to; so those that never do
-/// take no slot of the others, and a flood of them pushes out its own.
+/// Admission of clients. Each takes a slot of `unknown` until it has proved the key and named a destination; so those
+/// that never do take no slot of the others, and a flood of them evicts its own.
 struct Admission {
     unknown: ConnectionSlots,
-    /// Local proxies' spare connections: these have proved the key.
+    /// Slots of local proxies' spare connections, which have proved the key.
     spare: ConnectionSlots,
     served: Semaphore,
-    /// Nobody proves anything: all clients are unknown as long as they are here.
+    /// Serve without a key: all clients stay unknown as long as they are connected.
     open: bool,
 }
 
@@ -296,17 +297,17 @@ impl Admission {
         Self { unknown, spare: ConnectionSlots::new(UNKNOWN), served: Semaphore::new(connections), open }
     }
 
-    /// A slot among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
-    /// hears nothing could not tell why.
+    /// Take a permit to be served. Errors: all are taken. It does not wait: a program whose connect has succeeded and
+    /// that receives nothing could not see why.
     fn enter(&self) -> Result<SemaphorePermit<'_>, &'static str> {
         self.served.try_acquire().map_err(|_| "as many connections as may be are served already (--connections)")
     }
 }
 
-/// What a client is told that had to make room.
+/// Log text for an evicted client.
 const MADE_ROOM: &str = "it had to make room for others";
 
-/// The way from here to destinations.
+/// Connector to destinations, directly or by the remote proxy.
 struct Connector {
     via: Vec<SocketAddr>,
     rules: Rules,
@@ -316,7 +317,7 @@ struct Connector {
 }
 
 impl Connector {
-    /// Keeps connections open for who asks next. Without a key the remote proxy waits for nobody.
+    /// Keep spare connections to the remote proxy open. Without a key the remote proxy waits for no request.
     fn keep_spares(self: &Arc<Self>) {
         if self.via.is_empty() || self.options.key.is_open() {
             return;
@@ -335,7 +336,7 @@ impl Connector {
         }));
     }
 
-    /// A connection that ends at `destination`. Errors: why there is none, and the line that says it.
+    /// Open a connection that ends at `destination`. Errors: the reply for the client, and the log line.
     async fn open(&self, destination: &Destination) -> Result<Connection, (Reply, String)> {
         let failed = |what: &str| {
             let line = format!("{destination}: {what}");
@@ -380,7 +381,7 @@ impl Connector {
     }
 }
 
-/// The error is a line for the log; `None` says that there is nothing to say.
+/// Outcome of a client; the error is a line for the log.
 type Served = Result<(), String>;
 
 async fn serve_socks(
@@ -432,7 +433,7 @@ async fn serve_caught(
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
-/// What the remote proxy serves with.
+/// Remote proxy: its key, rules and admission.
 struct Remote {
     key: Key,
     rules: Rules,
@@ -472,7 +473,7 @@ impl Remote {
         self.carry(connection, peer, request).await
     }
 
-    /// Goes where the request says. `None`: its key was another one, and the client was told.
+    /// Connect to the request's destination and relay. `None`: the client has another key, and was informed.
     async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
         let Some(request) = request else {
             part(connection).await;
@@ -496,7 +497,7 @@ impl Remote {
     }
 }
 
-/// Ends a connection whose client was told why. One that does not take it is not waited for.
+/// Close a connection whose client has its reply, without waiting for one that does not take it.
 async fn part(mut connection: Connection) {
     let _ = timeout(pair::PATIENCE, async {
         connection.shutdown().await?;
@@ -517,7 +518,8 @@ async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpSt
     Err(last)
 }
 
-/// Serves what `listeners` accept. Errors: none of one connection; a listener that is broken.
+/// Accept on `listeners` and serve each connection. Errors: a broken listener; those of one connection are not
+/// returned.
 async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
 where
     F: Future<Output = Served> + Send + 'static,
@@ -557,7 +559,7 @@ fn run_async(program: impl Future<Output = Result<(), Error>>) -> Result<(), Err
     tokio::runtime::Runtime::new().about("start the runtime")?.block_on(program)
 }
 
-/// The line that whoever started a proxy waits for.
+/// Print the line that the proxy's starter waits for.
 fn ready(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

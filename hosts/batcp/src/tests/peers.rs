@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What broken and vanished peers can do.
+//! Broken and vanished peers.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -117,7 +117,7 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
     assert_eq!(connection.status().subflows.len(), MAX_SUBFLOWS);
 }
 
-/// The shortest and the longest price of the wire beside each other; before there were bounds, this ended the listener.
+/// Minimum and maximum price of the wire next to each other; before there were bounds, this ended the listener.
 #[tokio::test]
 async fn prices_far_apart_hurt_nobody() {
     let (mut listener, address) = listen(options());
@@ -162,7 +162,8 @@ async fn another_version_is_answered_and_named() {
     assert!(error.to_string().contains("another version of BATCP"), "{error}");
 }
 
-/// A connection to a fake listener, which opens it with `key` and then answers joins as told, with all subflows dead.
+/// Connect to a fake listener, which opens the connection with `key` and then answers joins as `told` says, with all
+/// subflows dead.
 async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + 'static) -> (ErrorKind, f64) {
     let fake = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = fake.local_addr().unwrap();

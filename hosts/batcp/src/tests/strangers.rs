@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What strangers can do, and who listens on the way.
+//! Strangers, and eavesdroppers on the way.
 
 use std::net::SocketAddr;
 
@@ -40,7 +40,7 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
     assert_eq!(listener.arrivals(), Arrivals { opened: 1, plain: 0, joined: 2, refused: 4 });
 }
 
-/// A way to `to` on which somebody listens, and changes one octet of what the first connection's opener sends after `at`.
+/// Relay to `to` that records, and changes one octet of the first connection opener's bytes after `at`.
 async fn listened_to(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
     let way = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, heard) = (way.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
@@ -112,7 +112,8 @@ async fn only_one_key_connects() {
     assert_eq!((listener.arrivals().opened, open.arrivals().opened), (1, 0));
 }
 
-/// Who has not the key costs the listener a socket and a task: no connection is made, no window given, no segment kept.
+/// A client without the key costs the listener a socket and a task: no connection is made, no window given, no segment
+/// kept.
 #[tokio::test]
 async fn who_proves_nothing_gets_nothing() {
     let (mut listener, address) = listen(with_key(b"the key of both"));
@@ -160,7 +161,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     assert_eq!(answer(&mut later).await, Answer::unknown(&join, &Key::default()));
 }
 
-/// Those that say nothing are cut off, and a flood of them makes room for who speaks.
+/// Silent clients are disconnected, and a flood of them makes room for one that speaks.
 #[tokio::test]
 async fn silent_strangers_keep_nobody_out() {
     let (mut listener, address) = listen(with_key(b"the key of both"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What programs rely on.
+//! Guarantees of the byte stream to programs.
 
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What crosses the links: Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s (noiseprotocol.org, revision 34) through `snow`. Both ends have
-//! pinned each other's public key, so nobody else gets an answer, and nothing of a packet is seen but its length.
+//! Datagrams on the links: Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s (noiseprotocol.org, revision 34) through `snow`. Both
+//! ends have pinned each other's public key, so that no other peer gets an answer, and nothing of a packet is visible
+//! but its length.
 //!
 //! | datagram | octets |
 //! | --- | --- |
@@ -22,7 +23,7 @@ const VERSION: u8 = 1;
 const CODE: usize = 16;
 const HEADER: usize = 14;
 const TAG: usize = 16;
-/// Octets that a data datagram has beside its frame.
+/// Octets of a data datagram in addition to its frame.
 pub const SEALING: usize = HEADER + TAG;
 /// Links of a tunnel.
 pub const MAX_LINKS: usize = 8;
@@ -31,7 +32,7 @@ const PATTERN: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
 const FIRST: usize = 32 + 12 + TAG;
 const SECOND: usize = 32 + 4 + TAG;
 
-/// An end's keys, 32 octets each: its own, the one of the peer that it has pinned, and the secret that both share.
+/// Keys of an end, 32 octets each: its own, the pinned one of the peer, and the shared secret.
 #[derive(Clone)]
 pub struct Identity {
     pub private: [u8; 32],
@@ -39,7 +40,7 @@ pub struct Identity {
     pub shared: [u8; 32],
 }
 
-/// A key pair for one end: private and public.
+/// Make a key pair for one end: private and public.
 pub fn key_pair() -> ([u8; 32], [u8; 32]) {
     let pair = Builder::new(PATTERN.parse().expect("a pattern of Noise")).generate_keypair().expect("there is chance");
     (pair.private.try_into().expect("32 octets"), pair.public.try_into().expect("32 octets"))
@@ -68,7 +69,7 @@ impl Identity {
         [&[kind, VERSION], &code[..CODE], body].concat()
     }
 
-    /// Noise's message in a handshake datagram; None: it comes from somebody without the secret.
+    /// Return Noise's message in a handshake datagram; None: the sender lacks the secret.
     fn unframe<'d>(&self, kind: u8, datagram: &'d [u8], length: usize) -> Option<&'d [u8]> {
         if datagram.len() != 2 + CODE + length || datagram[..2] != [kind, VERSION] {
             return None;
@@ -77,7 +78,8 @@ impl Identity {
         self.code(kind, body).verify_truncated_left(code).is_ok().then_some(body)
     }
 
-    /// Begins a session: the datagram to send, and what its answer will be read with. `time`: in ns, later than in any before.
+    /// Begin a session: return the datagram to send, and the state that reads its answer. `time`: in ns, later than any
+    /// before.
     pub fn open(&self, time: u64, ours: u32) -> (Vec<u8>, Box<HandshakeState>) {
         let mut handshake = Box::new(self.handshake(true));
         let payload = [&time.to_be_bytes()[..], &ours.to_be_bytes()].concat();
@@ -86,7 +88,7 @@ impl Identity {
         (self.frame(OPENING, &body[..length]), handshake)
     }
 
-    /// What an answer to `open` makes. Errors: it is none; the right one may still come.
+    /// Make a session from an answer to `open`. Errors: an invalid one; the right one may still come.
     pub fn opened(
         &self,
         mut handshake: Box<HandshakeState>,
@@ -103,7 +105,8 @@ impl Identity {
         }
     }
 
-    /// The opener's time and id, and the handshake to be answered; None: the datagram is not the peer's.
+    /// Read an opening: the opener's time and id, and the handshake to be answered; None: the datagram is not the
+    /// peer's.
     pub fn hear(&self, datagram: &[u8]) -> Option<(u64, u32, HandshakeState)> {
         let body = self.unframe(OPENING, datagram, FIRST)?;
         let (mut handshake, mut payload) = (self.handshake(false), [0; FIRST]);
@@ -115,7 +118,7 @@ impl Identity {
         Some((u64::from_be_bytes(time.try_into().expect("eight octets")), id, handshake))
     }
 
-    /// The answer to what was heard, and the session that it makes.
+    /// Answer an opening; return the datagram and the session.
     pub fn answer(&self, mut handshake: HandshakeState, ours: u32, theirs: u32) -> (Vec<u8>, Session) {
         let mut body = [0; SECOND];
         let length = handshake.write_message(&ours.to_be_bytes(), &mut body).expect("it is as long as that");
@@ -123,7 +126,7 @@ impl Identity {
     }
 }
 
-/// Keys of a session, and what has been used of them.
+/// Keys of a session, and the numbers that were used.
 pub struct Session {
     keys: StatelessTransportState,
     pub ours: u32,
@@ -138,13 +141,13 @@ impl Session {
         Self { keys, ours, theirs, sent: [0; MAX_LINKS], seen: [ReplayWindow::default(); MAX_LINKS] }
     }
 
-    /// Which session a data datagram is of; None: it is none.
+    /// Return the session id of a data datagram; None: it is none.
     pub fn of(datagram: &[u8]) -> Option<u32> {
         let long = datagram.len() > SEALING && datagram[0] == DATA;
         long.then(|| u32::from_be_bytes(datagram[2..6].try_into().expect("four octets")))
     }
 
-    /// Seals `frame` for `link` into `into`, which has `SEALING` octets more; returns the datagram's length.
+    /// Seal `frame` for `link` into `into`, which has `SEALING` octets more; return the datagram's length.
     pub fn seal(&mut self, link: u8, frame: &[u8], into: &mut [u8]) -> usize {
         let counter = &mut self.sent[usize::from(link)];
         *counter += 1;
@@ -155,7 +158,8 @@ impl Session {
         HEADER + self.keys.write_message(nonce, frame, &mut into[HEADER..]).expect("there is room")
     }
 
-    /// The link and the length of the frame that a data datagram of this session holds, once; None: forged, repeated, or too old.
+    /// Open a data datagram of this session; return its link and the length of its frame, once; None: forged, repeated,
+    /// or too old.
     pub fn open(&mut self, datagram: &[u8], into: &mut [u8]) -> Option<(u8, usize)> {
         let link = datagram[1];
         let counter = u64::from_be_bytes(datagram[6..HEADER].try_into().expect("eight octets"));
@@ -169,7 +173,7 @@ impl Session {
     }
 }
 
-/// Which numbers have come: the newest, and the 64 (N - 1) before it (as RFC 6479 does).
+/// Replay window: the newest number received, and a bit for each of the 64 (N - 1) before it (as RFC 6479 does).
 #[derive(Clone, Copy)]
 pub struct ReplayWindow<const N: usize> {
     newest: u64,
@@ -183,7 +187,7 @@ impl<const N: usize> Default for ReplayWindow<N> {
 }
 
 impl<const N: usize> ReplayWindow<N> {
-    /// What is too old to be known counts as seen.
+    /// Return true if `number` was not received. Numbers older than the window count as received.
     pub fn is_new(&self, number: u64) -> bool {
         let (word, bit) = (number / 64, 1 << (number % 64));
         number > self.newest || self.newest / 64 - word < N as u64 && self.seen[(word % N as u64) as usize] & bit == 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a running tunnel tells of itself, to who may open its socket: its own user.
+//! Status of a running tunnel, for processes that may open its socket: those of its own user.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ use hosts_base::output::Format;
 use hosts_base::{About, Error};
 
 const FOLDER: &str = "/run/hosts-batcp";
-/// The longest answer of a tunnel that is believed.
+/// Maximum bytes of a tunnel's answer.
 const MAX_ANSWER: u64 = 1 << 16;
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Status {
     device: String,
     packets_sent: u64,
     packets_received: u64,
-    /// Sent over a second link, sent again as their link died, taken by no link.
+    /// Packets sent over a second link; sent again as their link died; taken by no link.
     packets_doubled: u64,
     packets_repeated: u64,
     packets_dropped: u64,
@@ -40,11 +40,11 @@ struct LinkStatus {
     link: String,
     peer: String,
     alive: bool,
-    /// Packets go over it now.
+    /// The link in use.
     chosen: bool,
     rtt_ms: Option<f64>,
     cost: f32,
-    /// Bytes that it may still carry; none: any number.
+    /// Bytes that the link may still carry; None: no limit.
     quota_left: Option<u64>,
     packets_sent: u64,
     packets_received: u64,
@@ -84,7 +84,7 @@ impl Status {
         }
     }
 
-    /// The text format of Prometheus (version 0.0.4).
+    /// Format as Prometheus text (version 0.0.4).
     fn prometheus(&self) -> String {
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, rows: &[(String, f64)]| {
@@ -124,7 +124,7 @@ fn path(device: &str) -> PathBuf {
     PathBuf::from(FOLDER).join(device)
 }
 
-/// A socket that answers everybody who may connect with one status.
+/// Listen on the status socket, which answers each connection with one status.
 pub fn listen(device: &str) -> Result<UnixListener, Error> {
     let (path, about) = (path(device), || format!("{FOLDER} (for the status)"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(FOLDER).about(about())?;
@@ -134,7 +134,7 @@ pub fn listen(device: &str) -> Result<UnixListener, Error> {
     Ok(listener)
 }
 
-/// The socket's name goes with the tunnel.
+/// Remove the status socket.
 pub fn forget(device: &str) {
     let _ = fs::remove_file(path(device));
 }
@@ -156,7 +156,7 @@ pub struct StatusOptions {
     format: Format,
 }
 
-/// `hosts batcp tunnel status`. Errors: no tunnel has such a device here.
+/// Run `hosts batcp tunnel status`. Errors: no tunnel has such a device here.
 pub fn show(options: &StatusOptions) -> Result<(), Error> {
     let about = || format!("no tunnel with the device {} runs here", options.device);
     let stream = UnixStream::connect(path(&options.device)).about(about())?;
