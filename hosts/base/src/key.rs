@@ -32,7 +32,7 @@ pub fn secret(path: &Path) -> Result<Vec<u8>, Error> {
     let name = path.display();
     let about = || format!("key file {name}");
     let file = File::open(path).about(about())?;
-    // Of the open file: the name may lead elsewhere by now.
+    // Check the open file: the name may lead elsewhere by now.
     if file.metadata().about(about())?.permissions().mode() & 0o077 != 0 {
         return Err(Error::new(format!("key file {name} is open to others: `chmod 600 {name}`")));
     }

@@ -41,7 +41,7 @@ fn write(lines: &Receiver<String>, mut to: impl Write) {
             continue;
         }
         written += 1;
-        // A log that is closed stops nothing.
+        // A closed log is no error.
         let _ = writeln!(to, "{line}");
     }
 }

@@ -68,8 +68,8 @@ impl ConnectionSlots {
     /// Run `work` in a slot for a client from `from`; `None` if the slot was evicted before the work ended.
     pub async fn hold<T>(&self, from: IpAddr, work: impl Future<Output = T>) -> Option<T> {
         let evicted = Arc::new(Notify::new());
-        let told = evicted.clone();
-        let _place = self.take(from, move || told.notify_one());
+        let notify = evicted.clone();
+        let _slot = self.take(from, move || notify.notify_one());
         tokio::select! {
             done = work => Some(done),
             () = evicted.notified() => None,

@@ -274,7 +274,7 @@ impl Drop for Connection {
             state.fail(io::ErrorKind::ConnectionAborted, "the program let go of the connection".into());
         }
         if state.error.is_some() {
-            // Only the reset is still to be sent, and nobody reads.
+            // Only the reset is still to be sent, and there is no reader.
             (state.sender, state.receiver) = (Sender::new(0, 0), Reassembly::new(0));
         }
         drop(state);

@@ -60,11 +60,12 @@ pub struct LockedState {
     pub reset_by_peer: bool,
     /// Time when the program dropped the connection.
     pub dropped: Option<Instant>,
-    pub heard: Instant,
+    /// Time of the peer's last sign of life, keepalives included.
+    pub last_alive: Instant,
     /// Time of the last received frame.
-    pub arrived: Instant,
+    pub last_frame: Instant,
     /// Last limit that the peer received: bytes of payload that it may send in all.
-    pub told_limit: u64,
+    pub announced_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
     pub joins: JoinWindow,
     /// The path manager sleeps for `REST`, as nothing is in flight.
@@ -132,9 +133,9 @@ impl ConnectionState {
             error: None,
             reset_by_peer: false,
             dropped: None,
-            heard: Instant::now(),
-            arrived: Instant::now(),
-            told_limit: options.window as u64,
+            last_alive: Instant::now(),
+            last_frame: Instant::now(),
+            announced_limit: options.window as u64,
             totals: BTreeMap::new(),
             joins: JoinWindow::default(),
             resting: false,

@@ -42,7 +42,7 @@ impl Coupling {
         libbpf_rs::set_print(None);
         let mut object = MaybeUninit::uninit();
         let mut open = skeleton::BatcpCoupledSkelBuilder::default().open(&mut object).about(WHAT)?;
-        // Names are the whole machine's, 15 octets long.
+        // Names are unique on the whole machine, 15 octets long.
         let name = format!("batcp{:08x}", rand::random::<u32>());
         let place = &mut open.struct_ops.coupled_mut().name;
         place.fill(0);

@@ -121,7 +121,7 @@ impl Link {
     /// Writes all of `pieces`, none of which is empty. Errors: the subflow is dead.
     pub async fn write_all(&self, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         while !pieces.is_empty() {
-            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
+            // Not by tokio: it does not know that the socket is writable, see `writable`.
             match SockRef::from(&self.stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL) {
                 Ok(length) => {
                     IoSlice::advance_slices(&mut pieces, length);

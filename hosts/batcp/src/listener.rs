@@ -147,14 +147,14 @@ async fn receive(listener: TcpListener, context: Arc<AcceptContext>) {
             Ok((stream, peer)) => {
                 let (context, slots) = (context.clone(), slots.clone());
                 tokio::spawn(async move {
-                    let counter = match slots.hold(peer.ip(), context.greet(stream)).await {
+                    let counter = match slots.hold(peer.ip(), context.handshake(stream)).await {
                         Some(Ok(counter)) => counter(&context.counters),
                         _ => &context.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
                 });
             }
-            // The process has no descriptor left, or the client was gone already: the next may fare better.
+            // No descriptor is left, or the client was gone already: retry.
             Err(_) => sleep(Duration::from_millis(20)).await,
         }
     }
@@ -165,12 +165,12 @@ type Counter = fn(&Counters) -> &AtomicU64;
 impl AcceptContext {
     /// Read a hello and open or join its connection. Until the client has proved that it has the key, it costs this
     /// task and a socket. Errors: the subflow is rejected.
-    async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<Counter> {
         if !self.options.negotiation.received(stream.as_fd())? {
             self.hand_over(Connection::plain(stream)?)?;
             return Ok(|counters| &counters.plain);
         }
-        // Who says nothing, or something else, is not worth the kernel's lingering.
+        // A client that sends no valid hello is not worth the kernel's lingering.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
         let hello = match Hello::decode(&read(&mut stream).await?) {
             Ok(hello) => hello,
@@ -205,7 +205,7 @@ impl AcceptContext {
         SockRef::from(&stream).set_linger(None)?;
         let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
         let shared = ConnectionState::new(self.options.clone(), hello.mark.connection, keys, token, limit);
-        // Others may have come since it was asked.
+        // Other connections may have come since the check.
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
         self.connections.lock().expect("no panic holds it").insert(token, Some(shared.clone()));
         shared.add(hello.mark.interface, hello.interface.clone(), link);
@@ -222,7 +222,7 @@ impl AcceptContext {
     }
 
     async fn join(&self, mut stream: TcpStream, hello: &Hello, token: u64, sequence: u32) -> io::Result<Counter> {
-        // As long as an opener may take for its proof.
+        // Wait as long as an opener may take for its proof.
         let known = loop {
             match self.connections.lock().expect("no panic holds it").get(&token) {
                 Some(None) => {}

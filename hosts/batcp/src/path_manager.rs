@@ -94,7 +94,8 @@ impl Client {
                 attempt.wait = RETRY.0;
                 shared.add(number as u8, self.interfaces[number].clone(), *link);
             }
-            // The key is that of both ends only. What anybody can say, a TCP reset or an open listener's word, ends nothing.
+            // Only both ends have the key. A message that anybody can forge, a TCP reset or an open listener's answer,
+            // ends nothing.
             Ok(Joined::Unknown) if !shared.options.key.is_open() && !shared.state().is_alive() => {
                 let peer = self.peers[0];
                 let text = format!("{peer} no longer knows this connection: its program ended or was restarted");
@@ -164,7 +165,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     let mut failures = Vec::new();
     for (number, interface) in client.interfaces.iter().enumerate() {
         let mark = Mark { interface: number as u8, connection };
-        // The first SYN tells how many interfaces there are (section 3.7).
+        // The first SYN announces the number of interfaces (section 3.7).
         let first = Mark { interface: client.interfaces.len() as u8, connection };
         let ours: [u8; 16] = rand::random();
         let sealed = !options.key.is_open();
@@ -260,7 +261,7 @@ pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option
             if acknowledged > progress.0 {
                 progress = (acknowledged, now);
             }
-            // Nobody waits here any more: a peer whose kernel answers and whose program takes nothing is not waited for.
+            // The program is gone: do not wait for a peer whose kernel answers and whose program reads nothing.
             if let Some(dropped) = state.dropped
                 && now - dropped.max(progress.1) > shared.options.timeout
             {

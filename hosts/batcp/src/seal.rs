@@ -55,13 +55,13 @@ fn handshake(secret: &[u8; 32], opens: bool) -> HandshakeState {
     made.expect("a secret of 32 octets")
 }
 
-async fn say<S: AsyncWrite + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
+async fn send_message<S: AsyncWrite + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
     let mut message = [0; MESSAGE];
     let length = noise.write_message(&[], &mut message).map_err(io::Error::other)?;
     stream.write_all(&message[..length]).await
 }
 
-async fn hear<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
+async fn receive_message<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
     let mut message = [0; MESSAGE];
     timeout(HANDSHAKE, stream.read_exact(&mut message)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     noise.read_message(&message, &mut [0; MESSAGE]).map_err(|_| invalid("who answers is not the peer"))?;
@@ -71,16 +71,16 @@ async fn hear<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) 
 /// Run the opener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, true);
-    say(&mut noise, stream).await?;
-    hear(&mut noise, stream).await?;
+    send_message(&mut noise, stream).await?;
+    receive_message(&mut noise, stream).await?;
     Ok(Seal::new(noise, true))
 }
 
 /// Run the listener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, false);
-    hear(&mut noise, stream).await?;
-    say(&mut noise, stream).await?;
+    receive_message(&mut noise, stream).await?;
+    send_message(&mut noise, stream).await?;
     Ok(Seal::new(noise, false))
 }
 

@@ -55,7 +55,7 @@ struct Summary {
 pub fn run(options: SpeedOptions) -> Result<(), Error> {
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let transport = Options { key, connections: 1, ..options.transport.receiver.options()? };
-    // On a thread of those that carry the subflows: whoever waits for bytes is then woken without the kernel.
+    // On one of the runtime's threads, which carry the subflows: a reader is then woken without the kernel.
     let runtime = runtime()?;
     let running = runtime.spawn(async move {
         match options.listen {

@@ -35,9 +35,9 @@ pub struct Subflow {
     /// Bytes that were passed to the writer, the hello included.
     pub committed: u64,
     pub rate: Kalman,
-    /// Bytes delivered, and the time of the last increase; `asked`: time of the last reading.
+    /// Bytes delivered, and the time of the last increase; `refreshed`: time of the last reading.
     pub progress: (u64, Instant),
-    pub asked: Instant,
+    pub refreshed: Instant,
     /// Bytes delivered at the last sample, and its time.
     pub sample: (u64, Instant),
     /// The writer ran out of segments since the last sample.
@@ -70,7 +70,7 @@ impl Subflow {
             committed: link.written(),
             rate: Kalman::default(),
             progress: (delivered, now),
-            asked: now,
+            refreshed: now,
             sample: (delivered, now),
             starved: true,
             carries: 0.0,
@@ -101,7 +101,7 @@ impl Subflow {
     /// Read from the kernel how many bytes have been delivered.
     pub fn refresh(&mut self, now: Instant) {
         let delivered = self.link.delivered();
-        self.asked = now;
+        self.refreshed = now;
         if delivered > self.progress.0 || self.queued() == 0 {
             self.progress = (delivered.max(self.progress.0), now);
         }

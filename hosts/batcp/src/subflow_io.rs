@@ -52,7 +52,7 @@ impl ConnectionState {
         subflow.tasks = vec![write.abort_handle(), read.abort_handle()];
         let old: Vec<u32> = state.subflows.iter().filter(|(_, s)| s.number == number).map(|(&id, _)| id).collect();
         state.subflows.insert(id, subflow);
-        state.heard = now;
+        state.last_alive = now;
         state.weigh();
         drop(state);
         old.into_iter().for_each(|id| self.remove(id));
@@ -133,7 +133,7 @@ pub async fn read(shared: Arc<ConnectionState>, id: u32, link: Arc<Link>) -> io:
             None => shared.received(id, &mut buffer)?,
         }
         link.stream.readable().await?;
-        // A frame that has begun has its room already, and ends where that does: the next one begins a buffer.
+        // The buffer ends with the frame that has begun; the next frame begins a new one.
         if buffer.len() == buffer.capacity() {
             buffer.reserve(room);
         }

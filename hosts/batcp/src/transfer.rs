@@ -280,13 +280,13 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     raise_descriptor_limit();
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
-    // Slots make room for a newcomer before the listener would turn it away.
+    // Slots are evicted for a newcomer before the listener would reject it.
     let connections = if options.open { most + most.min(16) } else { most };
     let folder = Arc::new(Folder {
         path: options.output.clone(),
         replaces: !options.open,
         max_size: options.largest,
-        // Longer than the connection's own time, whose error tells more.
+        // Longer than the connection's own time, whose error gives more information.
         patience: 2 * Duration::from_secs(options.receiver.timeout),
     });
     runtime()?.block_on(async {
@@ -320,7 +320,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                     match done.about("transfer")? {
                         Ok(summary) => summary.print(options.format),
                         Err(error) => {
-                            // A receiver that ends says all of them; one that stays never waits for who reads them.
+                            // A receiver that ends prints all of them; one that stays never waits for their reader.
                             match options.count {
                                 Some(_) => eprintln!("error: {error}"),
                                 None => report(format_args!("error: {error}")),
@@ -353,7 +353,7 @@ struct Folder {
 
 /// Read the header, before a file is made of it. Errors: an invalid header, or a file that is not allowed.
 async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, Error> {
-    let said = async {
+    let received = async {
         let length = connection.read_u32().await.about("header")? as usize;
         if length > MAX_HEADER {
             return Err(Error::new(format!("a header of {length} bytes; is it `hosts batcp send`?")));
@@ -363,7 +363,7 @@ async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, 
         serde_json::from_slice::<Header>(&header).about("header")
     };
     let late = |_| Error::new(format!("no header came for {} s", folder.patience.as_secs()));
-    let header = tokio::time::timeout(folder.patience, said).await.map_err(late)??;
+    let header = tokio::time::timeout(folder.patience, received).await.map_err(late)??;
     if let Err(what) = check_name(&header.name) {
         return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
     }

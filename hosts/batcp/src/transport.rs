@@ -137,7 +137,7 @@ impl LockedState {
         if subflow.ack_at.is_some_and(|at| at <= now) {
             (subflow.ack_at, subflow.ack_bytes) = (None, 0);
             let (expected, limit) = self.receiver.acknowledgement();
-            self.told_limit = limit;
+            self.announced_limit = limit;
             return self.control(id, &Frame::Acknowledgement { expected, limit });
         }
         let ack_at = subflow.ack_at;
@@ -221,7 +221,7 @@ impl LockedState {
     /// nothing new may be sent, a copy of one that another subflow would deliver later.
     fn pick_earliest(&mut self, id: u32, now: Instant, length: usize) -> (Option<Segment>, Option<Instant>) {
         let Self { subflows, sender, .. } = self;
-        for subflow in subflows.values_mut().filter(|subflow| now - subflow.asked > FRESH) {
+        for subflow in subflows.values_mut().filter(|subflow| now - subflow.refreshed > FRESH) {
             subflow.refresh(now);
         }
         let subflow = &subflows[&id];
@@ -244,7 +244,7 @@ impl LockedState {
         if sender.outstanding_bytes() == 0 || subflows.len() < 2 {
             return (None, None);
         }
-        // What a carrier still has before a segment, in time; a segment that has arrived needs no copy.
+        // Time of the bytes before a segment on its carrier; a segment that has arrived needs no copy.
         let remaining = |carrier: &Carrier| match subflows.get(&carrier.subflow) {
             Some(other) => carrier.position.saturating_sub(other.progress.0) as f64 / other.throughput(),
             None => f64::INFINITY,
@@ -259,7 +259,7 @@ impl LockedState {
 
     fn take_frames(&mut self, id: u32, buffer: &mut BytesMut) -> Result<(), Malformed> {
         let now = Instant::now();
-        (self.heard, self.arrived) = (now, now);
+        (self.last_alive, self.last_frame) = (now, now);
         loop {
             let (expected, _) = self.receiver.acknowledgement();
             let ours = self.sender.next();
@@ -323,8 +323,8 @@ impl LockedState {
     /// Announce the limit to the peer after the program has read, if that opens the window by a quarter.
     pub fn opened(&mut self, window: usize) {
         let (_, limit) = self.receiver.acknowledgement();
-        if limit - self.told_limit >= window as u64 / 4 {
-            self.told_limit = limit;
+        if limit - self.announced_limit >= window as u64 / 4 {
+            self.announced_limit = limit;
             let now = Instant::now();
             self.subflows.values_mut().filter(|subflow| !subflow.stalled).for_each(|s| s.acknowledge_at(now));
         }
@@ -355,8 +355,8 @@ impl LockedState {
         for (&id, subflow) in &mut self.subflows {
             subflow.refresh(now);
             subflow.path = subflow.link.path();
-            if let Some(heard) = now.checked_sub(subflow.path.silence) {
-                self.heard = self.heard.max(heard);
+            if let Some(received) = now.checked_sub(subflow.path.silence) {
+                self.last_alive = self.last_alive.max(received);
             }
             let patience = STALL.max(3 * subflow.path.rtt);
             // Nothing arrives, or, for an end that has nothing to send, the peer's kernel no longer answers.
@@ -384,7 +384,7 @@ impl LockedState {
         if !changed.is_empty() {
             self.wake_writers();
         }
-        if now.saturating_duration_since(self.heard) > timeout && !self.is_done() {
+        if now.saturating_duration_since(self.last_alive) > timeout && !self.is_done() {
             let text = format!("{peer} has not answered on any interface for {} s", timeout.as_secs_f64());
             self.fail(io::ErrorKind::TimedOut, text);
         }
@@ -393,7 +393,7 @@ impl LockedState {
         if !self.resting {
             return SAMPLE / 2;
         }
-        if now.saturating_duration_since(self.arrived) > REST {
+        if now.saturating_duration_since(self.last_frame) > REST {
             self.receiver.rest();
         }
         REST

@@ -77,7 +77,7 @@ pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Re
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(loaded::no_btf());
     }
-    let failed = |error: libbpf_rs::Error| why_not(control, &error);
+    let failed = |error: libbpf_rs::Error| explain(control, &error);
     let mut object = ObjectBuilder::default().open_memory(control.object).map_err(failed)?;
     if object.maps().any(|m| m.name().to_string_lossy().ends_with(".kconfig")) {
         find_kernel_configuration(control)?;
@@ -120,7 +120,7 @@ fn find_kernel_configuration(control: &Control) -> Result<(), Error> {
 }
 
 /// Translate the kernel's error into the remedy.
-fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
+fn explain(control: &Control, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
     match error.kind() {
         PermissionDenied => Error::new(format!(

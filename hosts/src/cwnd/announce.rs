@@ -68,14 +68,14 @@ impl Key {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
     }
 
-    /// Encode `said` and authenticate it (RFC 2104).
-    pub fn sign(&self, said: &Announcement) -> [u8; LENGTH] {
+    /// Encode `announcement` and authenticate it (RFC 2104).
+    pub fn sign(&self, announcement: &Announcement) -> [u8; LENGTH] {
         let mut datagram = [0; LENGTH];
         datagram[..4].copy_from_slice(MAGIC);
-        datagram[4..12].copy_from_slice(&said.terminal.to_be_bytes());
-        datagram[12..20].copy_from_slice(&said.time.to_be_bytes());
-        datagram[20..24].copy_from_slice(&said.kbit_per_s.to_be_bytes());
-        datagram[24..SIGNED].copy_from_slice(&said.sending.to_be_bytes());
+        datagram[4..12].copy_from_slice(&announcement.terminal.to_be_bytes());
+        datagram[12..20].copy_from_slice(&announcement.time.to_be_bytes());
+        datagram[20..24].copy_from_slice(&announcement.kbit_per_s.to_be_bytes());
+        datagram[24..SIGNED].copy_from_slice(&announcement.sending.to_be_bytes());
         let mac = self.0.clone().chain_update(&datagram[..SIGNED]).finalize().into_bytes();
         datagram[SIGNED..].copy_from_slice(&mac);
         datagram
@@ -114,8 +114,8 @@ pub struct Counters {
 /// Another terminal on the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbour {
-    pub said: Announcement,
-    pub heard: Instant,
+    pub newest: Announcement,
+    pub received: Instant,
     /// Source address of its newest announcement
     from: IpAddr,
 }
@@ -150,8 +150,8 @@ impl Neighbours {
 
     /// Count a datagram that came from an address; `wall` in microseconds since 1970. Errors: every `Refusal`; it is
     /// counted as such.
-    pub fn hear(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<(), Refusal> {
-        let result = self.judge(datagram, from, wall, now);
+    pub fn receive(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<(), Refusal> {
+        let result = self.check(datagram, from, wall, now);
         let counters = &mut self.counters;
         *match result {
             Ok(true) => &mut counters.accepted,
@@ -166,19 +166,19 @@ impl Neighbours {
     }
 
     /// Return true for a new announcement, false for a duplicate. Errors: every `Refusal`.
-    fn judge(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<bool, Refusal> {
-        let said = self.key.open(datagram)?;
-        if said.terminal == self.own.terminal {
+    fn check(&mut self, datagram: &[u8], from: IpAddr, wall: u64, now: Instant) -> Result<bool, Refusal> {
+        let announcement = self.key.open(datagram)?;
+        if announcement.terminal == self.own.terminal {
             return Ok(false);
         }
-        if said.time.abs_diff(wall) > CLOCKS.as_micros() as u64 {
+        if announcement.time.abs_diff(wall) > CLOCKS.as_micros() as u64 {
             return Err(Refusal::Stale);
         }
-        match self.known.get_mut(&said.terminal) {
-            Some(known) if said.time == known.said.time => Ok(false),
-            Some(known) if said.time < known.said.time => Err(Refusal::Replayed),
+        match self.known.get_mut(&announcement.terminal) {
+            Some(known) if announcement.time == known.newest.time => Ok(false),
+            Some(known) if announcement.time < known.newest.time => Err(Refusal::Replayed),
             Some(known) => {
-                *known = Neighbour { said, heard: now, from };
+                *known = Neighbour { newest: announcement, received: now, from };
                 Ok(true)
             }
             None => {
@@ -186,12 +186,12 @@ impl Neighbours {
                     known.len() >= TERMINALS || known.values().filter(|known| known.from == from).count() >= NAMES
                 };
                 if full(&self.known) {
-                    self.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
+                    self.known.retain(|_, known| now.duration_since(known.received) < REMEMBERED);
                 }
                 if full(&self.known) {
                     return Err(Refusal::Full);
                 }
-                self.known.insert(said.terminal, Neighbour { said, heard: now, from });
+                self.known.insert(announcement.terminal, Neighbour { newest: announcement, received: now, from });
                 Ok(true)
             }
         }
@@ -200,12 +200,12 @@ impl Neighbours {
     /// Return the other terminals that are present, by terminal; of those with one address the one that was received
     /// last.
     pub fn present(&self, now: Instant) -> Vec<Neighbour> {
-        let recent = |neighbour: &&Neighbour| now.duration_since(neighbour.heard) <= PRESENT;
+        let recent = |neighbour: &&Neighbour| now.duration_since(neighbour.received) <= PRESENT;
         let mut present: Vec<_> = self.known.values().filter(recent).copied().collect();
-        present.sort_unstable_by_key(|neighbour| (std::cmp::Reverse(neighbour.heard), neighbour.said.terminal));
+        present.sort_unstable_by_key(|neighbour| (std::cmp::Reverse(neighbour.received), neighbour.newest.terminal));
         let mut addresses = HashSet::new();
         present.retain(|neighbour| addresses.insert(neighbour.from));
-        present.sort_unstable_by_key(|neighbour| neighbour.said.terminal);
+        present.sort_unstable_by_key(|neighbour| neighbour.newest.terminal);
         present
     }
 }
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn a_neighbour_is_counted_while_it_announces() {
         let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
-        assert_eq!(a.hear(&b.announce(WALL, 700, 2), FROM, WALL, now), Ok(()));
-        let heard = a.present(now)[0].said;
-        assert_eq!((heard.terminal, heard.kbit_per_s, heard.sending), (b.terminal(), 700, 2));
+        assert_eq!(a.receive(&b.announce(WALL, 700, 2), FROM, WALL, now), Ok(()));
+        let present = a.present(now)[0].newest;
+        assert_eq!((present.terminal, present.kbit_per_s, present.sending), (b.terminal(), 700, 2));
         assert_eq!(count(&a, now + PRESENT), 1);
         assert_eq!(count(&a, now + PRESENT + Duration::from_millis(1)), 0);
     }
@@ -256,7 +256,7 @@ mod tests {
         let own = a.announce(WALL, 0, 0);
         let other = b.announce(WALL, 0, 0);
         for datagram in [own, other, other] {
-            assert_eq!(a.hear(&datagram, FROM, WALL, now), Ok(()));
+            assert_eq!(a.receive(&datagram, FROM, WALL, now), Ok(()));
         }
         assert_eq!((a.counters.accepted, a.counters.duplicate, count(&a, now)), (1, 2, 1));
     }
@@ -265,7 +265,7 @@ mod tests {
     fn a_stranger_is_refused() {
         let (mut a, now) = (neighbours(), Instant::now());
         let mut stranger = Neighbours::new(Key::new(b"another key"));
-        assert_eq!(a.hear(&stranger.announce(WALL, 0, 1), FROM, WALL, now), Err(Refusal::Forged));
+        assert_eq!(a.receive(&stranger.announce(WALL, 0, 1), FROM, WALL, now), Err(Refusal::Forged));
         assert_eq!((a.counters.forged, count(&a, now)), (1, 0));
     }
 
@@ -274,13 +274,13 @@ mod tests {
         let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
         let (old, new) = (b.announce(WALL, 0, 1), b.announce(WALL + SECOND, 0, 1));
         for datagram in [old, new] {
-            a.hear(&datagram, FROM, WALL + SECOND, start).unwrap();
+            a.receive(&datagram, FROM, WALL + SECOND, start).unwrap();
         }
-        // The terminal has left; a stranger plays what it recorded, for as long as it likes.
+        // The terminal has left; an attacker replays its datagrams for as long as it likes.
         for second in 2..100 {
             let (wall, now) = (WALL + second * SECOND, start + Duration::from_secs(second - 1));
-            let _ = a.hear(&old, FROM, wall, now);
-            let _ = a.hear(&new, FROM, wall, now);
+            let _ = a.receive(&old, FROM, wall, now);
+            let _ = a.receive(&new, FROM, wall, now);
             if second > 2 {
                 assert_eq!(count(&a, now), 0, "after {second} s");
             }
@@ -294,11 +294,11 @@ mod tests {
         let (mut a, mut b, start) = (neighbours(), neighbours(), Instant::now());
         // The sender's clock is as far ahead as is allowed: the longest that a datagram stays fresh.
         let last = b.announce(WALL + CLOCKS.as_micros() as u64, 0, 1);
-        a.hear(&last, FROM, WALL, start).unwrap();
+        a.receive(&last, FROM, WALL, start).unwrap();
         for second in 0..60 {
             let now = start + Duration::from_secs(second);
-            a.known.retain(|_, known| now.duration_since(known.heard) < REMEMBERED);
-            let _ = a.hear(&last, FROM, WALL + second * SECOND, now);
+            a.known.retain(|_, known| now.duration_since(known.received) < REMEMBERED);
+            let _ = a.receive(&last, FROM, WALL + second * SECOND, now);
         }
         assert_eq!((a.counters.accepted, a.known.len()), (1, 0));
     }
@@ -307,12 +307,12 @@ mod tests {
     fn memory_is_bounded() {
         let (mut a, now) = (neighbours(), Instant::now());
         for terminal in 0..TERMINALS as u64 + 10 {
-            let said = Announcement { terminal, time: WALL, kbit_per_s: 0, sending: 0 };
-            let _ = a.hear(&a.key.sign(&said), of(terminal), WALL, now);
+            let announcement = Announcement { terminal, time: WALL, kbit_per_s: 0, sending: 0 };
+            let _ = a.receive(&a.key.sign(&announcement), of(terminal), WALL, now);
         }
         assert_eq!((a.known.len(), a.counters.full), (TERMINALS, 10));
-        let said = Announcement { terminal: 99_999, time: WALL, kbit_per_s: 0, sending: 0 };
-        assert_eq!(a.hear(&a.key.sign(&said), of(99_999), WALL, now + REMEMBERED), Ok(()));
+        let announcement = Announcement { terminal: 99_999, time: WALL, kbit_per_s: 0, sending: 0 };
+        assert_eq!(a.receive(&a.key.sign(&announcement), of(99_999), WALL, now + REMEMBERED), Ok(()));
         assert_eq!(a.known.len(), 1);
     }
 
@@ -320,42 +320,42 @@ mod tests {
     fn one_address_is_one_terminal_whatever_it_calls_itself() {
         let (mut a, now) = (neighbours(), Instant::now());
         for terminal in 0..100 {
-            let said = Announcement { terminal, time: WALL, kbit_per_s: 1 << 20, sending: 9 };
-            let _ = a.hear(&a.key.sign(&said), FROM, WALL, now);
+            let announcement = Announcement { terminal, time: WALL, kbit_per_s: 1 << 20, sending: 9 };
+            let _ = a.receive(&a.key.sign(&announcement), FROM, WALL, now);
         }
         assert_eq!((count(&a, now), a.known.len(), a.counters.full), (1, NAMES, 100 - NAMES as u64));
         let mut b = neighbours();
-        assert_eq!(a.hear(&b.announce(WALL, 0, 1), of(1), WALL, now), Ok(()), "there is room for another one");
+        assert_eq!(a.receive(&b.announce(WALL, 0, 1), of(1), WALL, now), Ok(()), "there is room for another one");
         assert_eq!(count(&a, now), 2);
-        // Which of its names counts is the one that was heard last: a terminal that was restarted is there at once.
+        // The name that was received last counts: a restarted terminal is present at once.
         let later = now + PRESENT;
-        let said = Announcement { terminal: 3, time: WALL + 1, kbit_per_s: 7, sending: 1 };
-        a.hear(&a.key.sign(&said), FROM, WALL, later).unwrap();
-        assert!(a.present(later).iter().any(|neighbour| neighbour.said == said));
+        let announcement = Announcement { terminal: 3, time: WALL + 1, kbit_per_s: 7, sending: 1 };
+        a.receive(&a.key.sign(&announcement), FROM, WALL, later).unwrap();
+        assert!(a.present(later).iter().any(|neighbour| neighbour.newest == announcement));
         assert_eq!(count(&a, later), 2);
     }
 
     #[test]
     fn a_clock_set_back_does_not_silence_the_terminal() {
         let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
-        a.hear(&b.announce(WALL, 0, 0), FROM, WALL, now).unwrap();
-        a.hear(&b.announce(WALL - 2 * SECOND, 0, 0), FROM, WALL, now).unwrap();
+        a.receive(&b.announce(WALL, 0, 0), FROM, WALL, now).unwrap();
+        a.receive(&b.announce(WALL - 2 * SECOND, 0, 0), FROM, WALL, now).unwrap();
         let (before, wall) = (b.terminal(), WALL - 3600 * SECOND);
-        a.hear(&b.announce(wall, 0, 0), FROM, wall, now).unwrap();
+        a.receive(&b.announce(wall, 0, 0), FROM, wall, now).unwrap();
         assert_ne!(b.terminal(), before);
     }
 
     proptest! {
         #[test]
         fn what_is_signed_is_opened(terminal: u64, time: u64, kbit_per_s: u32, sending: u16, key: [u8; 32]) {
-            let (key, said) = (Key::new(&key), Announcement { terminal, time, kbit_per_s, sending });
-            prop_assert_eq!(key.open(&key.sign(&said)), Ok(said));
+            let (key, announcement) = (Key::new(&key), Announcement { terminal, time, kbit_per_s, sending });
+            prop_assert_eq!(key.open(&key.sign(&announcement)), Ok(announcement));
         }
 
         #[test]
         fn any_other_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut a = neighbours();
-            prop_assert!(a.hear(&bytes, FROM, WALL, Instant::now()).is_err());
+            prop_assert!(a.receive(&bytes, FROM, WALL, Instant::now()).is_err());
             prop_assert_eq!(a.known.len(), 0);
         }
 
@@ -363,20 +363,20 @@ mod tests {
         fn a_flipped_bit_or_a_cut_is_refused(bit in 0..LENGTH * 8, length in 0..LENGTH) {
             let (mut a, mut b, now) = (neighbours(), neighbours(), Instant::now());
             let mut datagram = b.announce(WALL, 1, 1);
-            prop_assert_eq!(a.hear(&datagram[..length], FROM, WALL, now), Err(Refusal::Malformed));
+            prop_assert_eq!(a.receive(&datagram[..length], FROM, WALL, now), Err(Refusal::Malformed));
             datagram[bit / 8] ^= 1 << (bit % 8);
             let expected = if bit < 32 { Refusal::Malformed } else { Refusal::Forged };
-            prop_assert_eq!(a.hear(&datagram, FROM, WALL, now), Err(expected));
+            prop_assert_eq!(a.receive(&datagram, FROM, WALL, now), Err(expected));
         }
 
         #[test]
         fn times_out_of_order_never_raise_the_count(times in prop::collection::vec(0u64..20, 1..60)) {
             let (mut a, now, mut newest) = (neighbours(), Instant::now(), None);
             for time in times {
-                let said = Announcement { terminal: 7, time: WALL + time, kbit_per_s: 0, sending: 0 };
+                let announcement = Announcement { terminal: 7, time: WALL + time, kbit_per_s: 0, sending: 0 };
                 let fresh = newest.is_none_or(|newest| time > newest);
                 let before = a.counters.accepted;
-                let _ = a.hear(&a.key.sign(&said), FROM, WALL, now);
+                let _ = a.receive(&a.key.sign(&announcement), FROM, WALL, now);
                 prop_assert_eq!(a.counters.accepted - before, u64::from(fresh));
                 newest = newest.max(Some(time));
             }

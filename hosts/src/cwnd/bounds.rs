@@ -87,7 +87,7 @@ impl Bounds {
                 changed = true;
             }
         }
-        // A lease that ran out was seen by the guardian: what it undid is bounded again.
+        // The guardian has seen a lease that ran out: the sockets that it released are bounded again.
         changed |= !self.wanted.is_empty() && self.lease() < monotonic_ns();
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the program has variables");
         changed |= std::mem::take(&mut data.waiting) > 0;
@@ -123,7 +123,8 @@ impl Bounds {
                 -1 => return Err(io::Error::last_os_error()).about("start of the guardian"),
                 0 => self.guard(),
                 guardian => {
-                    // Before anything is bounded: what kills the daemon's process group spares the guardian.
+                    // Before anything is bounded: a signal that kills the daemon's process group must not reach the
+                    // guardian.
                     libc::setpgid(guardian, guardian);
                     self.guardian = Some(guardian);
                 }

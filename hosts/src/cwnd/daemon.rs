@@ -119,7 +119,7 @@ impl Daemon {
         if let Some((_, broadcast)) = &self.broadcast {
             broadcast.receive(|datagram, from| {
                 // A refusal is counted.
-                let _ = self.neighbours.hear(datagram, from, wall, now);
+                let _ = self.neighbours.receive(datagram, from, wall, now);
             });
         }
         Ok(())
@@ -141,7 +141,7 @@ impl Daemon {
         let addresses = broadcast::addresses(&self.settings.interface).about("addresses of the interface")?;
         let index = self.broadcast.as_ref().map_or(0, |(index, _)| *index);
         let Ok(readings) = sockets.read(index, &addresses) else {
-            // An incomplete answer says nothing of the connections that are missing in it. Ask anew next time.
+            // An incomplete answer gives no information on the missing connections. Ask again next time.
             *sockets = Sockets::open().about("socket to the kernel")?;
             return Ok(());
         };
@@ -183,7 +183,7 @@ impl Daemon {
 
     /// Return the number of terminals that send, this one included.
     fn terminals(&self, now: Instant) -> usize {
-        let others = self.neighbours.present(now).iter().filter(|neighbour| neighbour.said.sending > 0).count();
+        let others = self.neighbours.present(now).iter().filter(|neighbour| neighbour.newest.sending > 0).count();
         others + usize::from(self.sending() > 0)
     }
 
@@ -199,16 +199,17 @@ impl Daemon {
             terminal: format!("{:016x}", self.neighbours.terminal()),
             terminals: present.len() + 1,
             sending: self.terminals(now),
-            kbit_per_s: u64::from(self.kbit_per_s) + present.iter().map(|n| u64::from(n.said.kbit_per_s)).sum::<u64>(),
+            kbit_per_s: u64::from(self.kbit_per_s)
+                + present.iter().map(|n| u64::from(n.newest.kbit_per_s)).sum::<u64>(),
             capacity: self.settings.capacity,
             datagrams: self.neighbours.counters,
             refused: self.bounds.as_ref().map_or(0, Bounds::refused),
             neighbours: present
                 .iter()
                 .map(|neighbour| status::Neighbour {
-                    terminal: format!("{:016x}", neighbour.said.terminal),
-                    sending: neighbour.said.sending,
-                    kbit_per_s: neighbour.said.kbit_per_s,
+                    terminal: format!("{:016x}", neighbour.newest.terminal),
+                    sending: neighbour.newest.sending,
+                    kbit_per_s: neighbour.newest.kbit_per_s,
                 })
                 .collect(),
             connections: connections
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!((first.sending, first.bound), (false, Bound::None));
         let high = follow(Some(first), reading(1000, 5, 100), None, at(1));
         assert_eq!((high.sending, high.bound, high.ratio), (true, Bound::One, 10.0));
-        // Nothing was acknowledged: an old RTT decides nothing.
+        // Nothing was acknowledged: an old RTT changes no decision.
         let stalled = follow(Some(high), reading(1000, 5, 10), Some(1), at(2));
         assert_eq!((stalled.sending, stalled.bound), (true, Bound::One));
         let low = follow(Some(stalled), reading(2000, 5, 40), Some(1), at(3));

@@ -108,7 +108,7 @@ fn bind(interface: &str) -> io::Result<(UnixListener, PathBuf)> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => check_directory(&directory, user())?,
     }
-    // One at a time: between the look whether somebody serves and the socket nobody else comes.
+    // Locked, so that no other daemon binds between the check for a server and the bind.
     let lock = File::open(&directory)?;
     // SAFETY: an open descriptor; the lock goes with it.
     if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
@@ -166,7 +166,7 @@ impl Server {
     /// Return the descriptors to poll, and their events.
     pub fn interests(&self) -> impl Iterator<Item = (RawFd, i16)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_raw_fd(), libc::POLLOUT));
-        // Who cannot be served yet must not keep the daemon awake.
+        // A client that cannot be served yet must not keep the daemon awake.
         let free = self.clients.len() < CLIENTS;
         free.then_some((self.listener.as_raw_fd(), libc::POLLIN)).into_iter().chain(clients)
     }
@@ -236,9 +236,9 @@ pub fn print(format: Format, all: &[Status]) {
     let columns =
         ["interface", "control", "terminals", "sending", "Mb/s of all", "BW_max", "exponent", "accepted", "refused"];
     format.print(all, &columns, |status| {
-        let heard = &status.datagrams;
-        let refused = [("forged", heard.forged), ("malformed", heard.malformed), ("stale", heard.stale)];
-        let refused = [refused.as_slice(), &[("replayed", heard.replayed), ("full", heard.full)]].concat();
+        let datagrams = &status.datagrams;
+        let refused = [("forged", datagrams.forged), ("malformed", datagrams.malformed), ("stale", datagrams.stale)];
+        let refused = [refused.as_slice(), &[("replayed", datagrams.replayed), ("full", datagrams.full)]].concat();
         let refused: Vec<_> = refused.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
         let capacity =
             |show: fn(&Capacity) -> f64| status.capacity.as_ref().map_or("-".into(), |c| format!("{:.3}", show(c)));
@@ -250,7 +250,7 @@ pub fn print(format: Format, all: &[Status]) {
             format!("{:.2}", status.kbit_per_s as f64 / 1e3),
             capacity(|capacity| capacity.mbit_per_s),
             capacity(|capacity| capacity.exponent),
-            heard.accepted.to_string(),
+            datagrams.accepted.to_string(),
             if refused.is_empty() { "0".into() } else { refused.join(", ") },
         ]
     });

@@ -134,7 +134,7 @@ impl Sender {
         let mut estimates = Vec::new();
         let spent = self.bytes_sent;
         for (index, &size) in sizes.iter().enumerate() {
-            // Until a trial has said more: as many bytes per second, and a buffer for packets or for bytes.
+            // Until a trial gives more information: as many bytes per second, and a buffer for packets or for bytes.
             if let Some(before) = index.checked_sub(1) {
                 let ratio = f64::from(sizes[before]) / f64::from(size);
                 (drain, packets) = (drain * ratio, packets * ratio.max(1.0));
@@ -272,7 +272,7 @@ impl Sender {
         let gaps = (0..lead + count).map(|number| if number < lead { apart } else { gap });
         let sent = self.burst(size, gaps)?;
         let seconds = (sent[sent.len() - 1] - sent[lead]) as f64 * 1e-9;
-        // Long enough to tell the end from a gap between two packets at a tenth of the rate.
+        // Long enough to distinguish the end from a gap between two packets at a tenth of the rate.
         let quiet = (1e3 * 10.0 * OVERLOAD.1 * seconds / count as f64).clamp(60.0, 3000.0) as u64;
         self.control.send(&Request::End { quiet }).map_err(|e| lost(peer, e))?;
         let patience = self.deadline.saturating_duration_since(Instant::now()) + PATIENCE;

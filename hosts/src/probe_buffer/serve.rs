@@ -37,7 +37,7 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     let listener = TcpListener::bind(listen).about(format_args!("listen on TCP {listen}"))?;
     let listen = listener.local_addr().about("the listening address")?;
     let packets = Packets::bind(listen).about(format_args!("listen on UDP {listen}"))?;
-    // Whoever started this waits for the line.
+    // The process that started this waits for the line.
     println!("listening on {listen}");
     let shared = Arc::new((key, Mutex::new(packets)));
     let strangers = ConnectionSlots::new(MAX_CONNECTIONS);
@@ -45,7 +45,7 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
         let stream = match stream {
             Ok(stream) => stream,
             Err(e) => {
-                // Out of descriptors, say: not for ever.
+                // Out of descriptors, for example: not for ever.
                 report(format_args!("accept: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;

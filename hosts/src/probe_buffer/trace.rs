@@ -291,7 +291,7 @@ fn cycle(run: Range<usize>, sequence: &Sequence, load: &Load, gap: f64) -> Cycle
     let (before, after) = (run.start - 1, run.end);
     // It reopened between the last drop and the first packet taken: a load of one more than what was waiting.
     let reopened = (load.by_packet[before] + load.by_packet[run.start]) / 2.0 - 1.0;
-    // Somebody was there when it reopened. Pauses later only let more packets leave, and these are counted.
+    // Packets came when it reopened. Later pauses only let more packets leave, and these are counted.
     let in_time = sequence.sent[run.start] - sequence.sent[before] <= gap / 2.0;
     let whole = sequence.received[run.clone()].iter().all(|&r| r);
     // It reopens when a transmission begins, half a sending interval before the first packet taken, in the mean.

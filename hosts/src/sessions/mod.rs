@@ -140,7 +140,7 @@ fn even(text: &str) -> Result<usize, String> {
 
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Serve(options) => be_the_server(options),
+        Command::Serve(options) => run_server(options),
         Command::Run(options) => runtime()?.block_on(run_model(options)),
         Command::Model(options) => print_model(&options),
         Command::Fairness(options) => print_fairness(options),
@@ -186,7 +186,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
         }
         match line {
             line if options.format.is_json() => {
-                // Whoever reads a run that is killed has all that was over before.
+                // A reader of a run that is killed has all earlier results.
                 let mut out = std::io::stdout().lock();
                 let _ = writeln!(out, "{}", serde_json::to_string(&line).expect("lines are plain data"));
                 let _ = out.flush();
@@ -211,7 +211,7 @@ async fn raised(flag: &mut watch::Receiver<bool>) {
     drop(flag.wait_for(|&raised| raised).await);
 }
 
-fn be_the_server(options: ServeOptions) -> Result<(), Error> {
+fn run_server(options: ServeOptions) -> Result<(), Error> {
     if !options.open && !options.listen.ip().is_loopback() {
         return Err(Error::new(format!(
             "{} is not loopback, and every host could have this one send: say --open, or listen on 127.0.0.1",
@@ -272,7 +272,7 @@ fn print_model(options: &ModelOptions) -> Result<(), Error> {
     };
     let model = Model::of_paper(options.nodes, options.length, options.period, direction, options.seconds);
     let text = serde_json::to_string_pretty(&model).about("the model")?;
-    // What cannot be run is not printed: a period of 0, or one that is longer than the run.
+    // A model that cannot be run is not printed: a period of 0, or one that is longer than the run.
     Model::parse(&text)?;
     println!("{text}");
     Ok(())

@@ -104,7 +104,7 @@ pub async fn run(
     while let Ok(line) = lines.try_recv() {
         print(Line::Session(line));
     }
-    // All who waited for reports have ended: what the server still has to say interests nobody.
+    // All sessions that waited for reports have ended: later reports are not needed.
     reports.abort();
     order.abort();
     Ok(())
@@ -162,16 +162,16 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
         let bound = socket.bind(&SocketAddr::new(source, 0).into());
         bound.map_err(|e| named(&format!("source {source}"), e))?;
     }
-    let mut asked = None;
+    let mut requested = None;
     match (&user.congestion, user.direction) {
         (Some(name), Direction::Up) => {
             set_congestion(&socket, name).map_err(|e| named(&format!("congestion control '{name}'"), e))?;
         }
-        (Some(name), Direction::Down) => asked = Some(name.clone()),
+        (Some(name), Direction::Down) => requested = Some(name.clone()),
         (None, _) => {}
     }
     let mut sender = Sender::new(TcpSocket::from_std_stream(socket.into()).connect(server).await?)?;
-    sender.write(&protocol::line(&Hello::data(run, number, asked))).await?;
+    sender.write(&protocol::line(&Hello::data(run, number, requested))).await?;
     match protocol::read(&mut sender.stream).await? {
         Answer::Ready => Ok(sender),
         Answer::Refused(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("the server: {why}"))),
@@ -184,17 +184,17 @@ async fn take_reports(mut control: OwnedReadHalf, shared: Arc<RunContext>) {
     while let Ok(Answer::Sent(sent)) = protocol::read(&mut control).await {
         let mut waiting = shared.waiting.lock().expect("no holder panics");
         let waiter = waiting.as_mut().and_then(|waiting| waiting.remove(&(sent.user, sent.session)));
-        // A session that failed meanwhile waits no more.
+        // A session that failed meanwhile does not wait any more.
         let _ = waiter.map(|waiter| waiter.send(sent));
     }
-    // Whoever still waits learns that nothing will come.
+    // Sessions that still wait see the closed channel.
     shared.waiting.lock().expect("no holder panics").take();
 }
 
 /// Order the server to stop when the run is over. End the run too when this connection ends.
 async fn order_stop(mut control: OwnedWriteHalf, mut over: watch::Receiver<bool>) {
     raised(&mut over).await;
-    // A server that has gone needs no order.
+    // A server that is gone needs no order.
     let _ = protocol::write(&mut control, &Order::Stop).await;
     std::future::pending::<()>().await;
 }
@@ -222,8 +222,8 @@ async fn user_sessions(
             }
             () = sleep_until(due) => {}
         }
-        // A session that had to wait for the one before it began when it should have: the wait is the user's. A late timer
-        // is nobody's.
+        // A session that had to wait for the one before it began when it should have: the wait belongs to the user. A
+        // late timer's does not.
         let begun = if waited { due } else { tokio::time::Instant::now() };
         let task = Task { shared: shared.clone(), number, user: user.clone(), index, length, begun };
         if each {
@@ -300,7 +300,7 @@ impl Task {
 
     async fn up(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
-        // The request's own bytes, and those of the last one whose acknowledgement nobody waited for.
+        // The request's own bytes, and those of the last one whose acknowledgement was not awaited.
         let before = info(&connection.stream).ok();
         let wall = SystemTime::now();
         let waited = self.begun.elapsed();
@@ -337,9 +337,9 @@ impl Task {
 
     async fn down(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
-        let (tell, told) = oneshot::channel();
+        let (report, reported) = oneshot::channel();
         if let Some(waiting) = self.shared.waiting.lock().expect("no holder panics").as_mut() {
-            waiting.insert((self.number, self.index as u32), tell);
+            waiting.insert((self.number, self.index as u32), report);
         }
         let waited = self.begun.elapsed();
         let mut bytes = 0;
@@ -360,10 +360,10 @@ impl Task {
             } => Some(received),
             _ = raised(&mut over) => None,
         };
-        // The server reports what it sent, and what it did not; a connection that was lost may have no report.
+        // The server reports the bytes that it sent; a connection that was lost may have no report.
         let sent = match received {
             Some(Err(_)) => None,
-            _ => timeout(PATIENCE, told).await.ok().and_then(Result::ok),
+            _ => timeout(PATIENCE, reported).await.ok().and_then(Result::ok),
         };
         let finish = match (&received, &sent) {
             (Some(Ok(())), Some(sent)) => sent.finish.map(|finish| waited.as_secs_f64() + finish),
@@ -392,7 +392,7 @@ impl Task {
             (_, Length::Endless) => Outcome::Endless,
             (_, Length::Bytes(_)) => Outcome::Unfinished,
         };
-        let error = result.error.filter(|_| outcome == Outcome::Failed).map(|error| said(&error));
+        let error = result.error.filter(|_| outcome == Outcome::Failed).map(|error| error_text(&error));
         let session = Session {
             user: self.user.name.clone(),
             session: self.index + 1,
@@ -410,12 +410,12 @@ impl Task {
             outcome,
             error,
         };
-        // Nobody takes results when the program ends.
+        // Results have no reader when the program ends.
         let _ = self.shared.results.send(session).await;
     }
 }
 
-fn said(error: &io::Error) -> String {
+fn error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "the server closed the connection".to_owned()

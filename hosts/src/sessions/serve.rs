@@ -74,7 +74,7 @@ impl Controls {
 pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
     let listener = slots::listen(listen).about(format_args!("listen on TCP {listen}"))?;
-    // Whoever started this waits for the line.
+    // The process that started this waits for the line.
     println!("listening on {}", listener.local_addr().about("the listening address")?);
     let runs = Runs::default();
     let slots = ConnectionSlots::new(connections);
@@ -82,7 +82,7 @@ pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(e) => {
-                // Out of descriptors, say: not for ever.
+                // Out of descriptors, for example: not for ever.
                 report(format_args!("accept: {e}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -135,7 +135,7 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     // A set ends its task when it is dropped.
     let mut ordered = JoinSet::new();
     ordered.spawn(async move {
-        // Whatever comes, and if it is the end of the connection, ends the run.
+        // Any message ends the run, the end of the connection included.
         let _active = active;
         protocol::read(&mut from_client).await.map(|Order::Stop| ())
     });
@@ -183,14 +183,14 @@ async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run, controls: &Con
             _ = raised(&mut stop) => break,
         };
         let request = Request::from_bytes(bytes).ok_or_else(|| protocol::foreign("no request"))?;
-        let goes_on = match request.direction {
+        let continues = match request.direction {
             Direction::Up => tokio::select! {
                 taken = take(&sender.stream, request.length) => { taken?; true }
                 _ = raised(&mut stop) => false,
             },
             Direction::Down => give(&mut sender, hello.user, request, &mut run).await?,
         };
-        if !goes_on {
+        if !continues {
             break;
         }
     }
@@ -226,7 +226,7 @@ async fn give(sender: &mut Sender, user: u32, request: Request, run: &mut Run) -
     };
     let retransmits = info(&sender.stream).map_or(0, |info| info.retransmits.saturating_sub(before));
     let congestion = congestion(&sender.stream);
-    // A control connection that has gone wants no report.
+    // A closed control connection needs no report.
     let _ = run.reports.send(Sent { user, session: request.session, finish, retransmits, congestion }).await;
     match acknowledged {
         Some(Ok(_)) => Ok(true),

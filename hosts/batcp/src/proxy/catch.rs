@@ -69,7 +69,7 @@ impl Catcher {
         }
         let programs = &skeleton.progs;
         let links = [
-            // The notes before the catching, so that nothing is caught of which they do not know.
+            // The program that records before the one that redirects, so that nothing is caught without a record.
             &programs.batcp_originals,
             &programs.batcp_getpeername4,
             &programs.batcp_getpeername6,

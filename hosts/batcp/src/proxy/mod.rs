@@ -204,7 +204,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         for listener in &listeners {
             addresses.push(listener.local_addr().about("address of the listening socket")?);
         }
-        // Who names destinations, or says that private ones are meant, gets them.
+        // Private destinations are caught if the user names destinations, or requests private ones.
         let all = options.private || !options.only.is_empty();
         let mut except = options.except.clone();
         if !all {
@@ -220,13 +220,13 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         })?);
         if !all {
             let mut before = except.into_iter().collect::<HashSet<_>>();
-            let asked: HashSet<_> = before.clone();
-            follow_networks(&catcher, &asked, &mut before)?;
+            let requested: HashSet<_> = before.clone();
+            follow_networks(&catcher, &requested, &mut before)?;
             let catcher = catcher.clone();
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(NETWORKS).await;
-                    if let Err(error) = follow_networks(&catcher, &asked, &mut before) {
+                    if let Err(error) = follow_networks(&catcher, &requested, &mut before) {
                         report(error);
                     }
                 }
@@ -244,11 +244,11 @@ fn local(options: LocalOptions) -> Result<(), Error> {
     })
 }
 
-/// Exclude `asked` and the networks that this host's interfaces are in now from catching; `before`: those that are
+/// Exclude `requested` and the networks that this host's interfaces are in now from catching; `before`: those that are
 /// excluded already.
-fn follow_networks(catcher: &Catcher, asked: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
+fn follow_networks(catcher: &Catcher, requested: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
     let mut now = catch::connected().about("read the networks of this host's interfaces")?;
-    now.extend(asked);
+    now.extend(requested);
     catcher.spare(before, &now)?;
     *before = now;
     Ok(())
@@ -330,7 +330,7 @@ impl Connector {
                 if connection.is_plain() {
                     return Err(io::ErrorKind::Unsupported.into());
                 }
-                let greeting = pair::greet(&mut connection).await?;
+                let greeting = pair::receive_greeting(&mut connection).await?;
                 Ok((connection, greeting))
             }
         }));
@@ -353,19 +353,19 @@ impl Connector {
         }
         let spare = match self.spares.take() {
             Some((mut connection, greeting)) => {
-                let asked = pair::ask(&mut connection, &self.options.key, greeting, destination).await;
+                let asked = pair::request(&mut connection, &self.options.key, greeting, destination).await;
                 asked.ok().map(|reply| (connection, reply))
             }
             None => None,
         };
-        // A spare one that broke meanwhile says less than a new one.
+        // The error of a broken spare connection gives less information than that of a new one.
         let (mut connection, reply) = match spare {
             Some(asked) => asked,
             None => {
                 let mut connection = connect(&self.via, "connect to the remote proxy").await?;
                 let asked = async {
-                    let greeting = pair::greet(&mut connection).await?;
-                    pair::ask(&mut connection, &self.options.key, greeting, destination).await
+                    let greeting = pair::receive_greeting(&mut connection).await?;
+                    pair::request(&mut connection, &self.options.key, greeting, destination).await
                 };
                 let reply = asked.await.map_err(failed("ask the remote proxy"))?;
                 (connection, reply)
@@ -395,7 +395,7 @@ async fn serve_socks(
     let destination = match accepted.ok_or_else(|| format!("SOCKS5 client {peer}: {MADE_ROOM}"))? {
         Ok(destination) => destination,
         Err(error) => {
-            // What it was told is to arrive.
+            // The client's reply is to arrive.
             let _ = SockRef::from(&stream).set_linger(None);
             return Err(format!("SOCKS5 client: {error}"));
         }
@@ -447,7 +447,7 @@ impl Remote {
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
         if self.admission.open {
             let served = async {
-                let request = pair::hear(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
+                let request = pair::receive_request(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
                 self.carry(connection, peer, request).await
             };
             return self.admission.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
@@ -456,8 +456,8 @@ impl Remote {
             true => (&self.admission.unknown, pair::PATIENCE),
             false => (&self.admission.spare, 2 * spare::LAPSE),
         };
-        let request = match slots.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
-            // A spare connection that nobody needed.
+        let request = match slots.hold(peer.ip(), pair::receive_request(&mut connection, &self.key, patience)).await {
+            // A spare connection that was not used.
             Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
         };
@@ -488,9 +488,9 @@ impl Remote {
                 relay::relay(stream, connection).await.map_err(line)
             }
             Err(reply) => {
-                let told = request.reply(&mut connection, reply).await;
+                let replied = request.reply(&mut connection, reply).await;
                 part(connection).await;
-                told.map_err(line)?;
+                replied.map_err(line)?;
                 Err(format!("local proxy {peer}: {name}: {reply}"))
             }
         }

@@ -70,7 +70,7 @@ pub struct Greeting([u8; RANDOM]);
 
 /// Receive the greeting of the remote proxy at the other end of `stream`. Errors: a peer that is no proxy
 /// (`InvalidData`), a silent one (`TimedOut`).
-pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
+pub async fn receive_greeting<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
     let mut challenge = [0; RANDOM];
     let version = timeout(PATIENCE, async {
         let version = stream.read_u8().await?;
@@ -86,7 +86,7 @@ pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting>
 
 /// Request a connection from a remote proxy after its greeting and return its reply (RFC 1928, section 6),
 /// authenticated by HMAC (RFC 2104). Errors: a peer that has another key (`InvalidData`), a silent one (`TimedOut`).
-pub async fn ask<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
+pub async fn request<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -111,7 +111,7 @@ pub struct Request<'k> {
 
 /// Receive a request on `stream` at the remote proxy and check the client's HMAC (RFC 2104); a client with another key
 /// is informed, and gives `None`. Errors: a client that breaks off, sends no request, or takes longer than `patience`.
-pub async fn hear<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
+pub async fn receive_request<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -152,13 +152,13 @@ mod tests {
         let (local, remote) = (Key(local.into()), Key(remote.into()));
         let to = Destination::Name("example.org".into(), 80);
         let serve = async {
-            let heard = hear(&mut b, &remote, PATIENCE).await.unwrap()?;
-            heard.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
-            Some(heard.destination)
+            let request = receive_request(&mut b, &remote, PATIENCE).await.unwrap()?;
+            request.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
+            Some(request.destination)
         };
         let asking = async {
-            let greeting = greet(&mut a).await?;
-            ask(&mut a, &local, greeting, &to).await
+            let greeting = receive_greeting(&mut a).await?;
+            request(&mut a, &local, greeting, &to).await
         };
         tokio::join!(asking, serve)
     }
@@ -188,7 +188,7 @@ mod tests {
         let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
         let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
         a.write_all(&replayed).await.unwrap();
-        assert!(hear(&mut b, &key, PATIENCE).await.unwrap().is_none());
+        assert!(receive_request(&mut b, &key, PATIENCE).await.unwrap().is_none());
     }
 
     proptest::proptest! {
@@ -199,7 +199,7 @@ mod tests {
                 let (mut a, mut b) = tokio::io::duplex(4096);
                 a.write_all(&bytes).await.unwrap();
                 a.shutdown().await.unwrap();
-                assert!(matches!(hear(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
+                assert!(matches!(receive_request(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
             });
         }
     }

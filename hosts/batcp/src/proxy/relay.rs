@@ -27,6 +27,6 @@ pub fn guard(stream: &TcpStream) -> io::Result<()> {
 /// both connections are reset (paper 003, sections 3.2 and 3.3).
 pub async fn relay(mut program: TcpStream, mut carrier: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut program, &mut carrier, BUFFER, BUFFER).await?;
-    // Both streams are complete: what the kernel still holds is to arrive.
+    // Both streams are complete: bytes that the kernel still holds are to arrive.
     SockRef::from(&program).set_linger(None)
 }

@@ -43,7 +43,7 @@ struct SpareConnection {
 pub struct SparePool {
     ready: Mutex<VecDeque<SpareConnection>>,
     slots: Arc<Semaphore>,
-    asked: Mutex<Instant>,
+    last_request: Mutex<Instant>,
     /// Notified by each request, so that a pool that lapsed fills again.
     woken: Notify,
 }
@@ -52,12 +52,12 @@ impl SparePool {
     /// Make an empty pool. `max`: connections kept open; 0: none.
     pub fn new(max: u16) -> Self {
         let slots = Arc::new(Semaphore::new(max.into()));
-        Self { ready: Mutex::default(), slots, asked: Mutex::new(Instant::now()), woken: Notify::new() }
+        Self { ready: Mutex::default(), slots, last_request: Mutex::new(Instant::now()), woken: Notify::new() }
     }
 
     /// Take the oldest connection that is still usable.
     pub fn take(&self) -> Option<(Connection, Greeting)> {
-        *self.asked.lock().expect("no holder panics") = Instant::now();
+        *self.last_request.lock().expect("no holder panics") = Instant::now();
         self.woken.notify_one();
         self.purge();
         self.ready().pop_front().map(|spare| (spare.connection, spare.greeting))
@@ -69,7 +69,7 @@ impl SparePool {
         F: Future<Output = io::Result<(Connection, Greeting)>> + Send + 'static,
     {
         loop {
-            let wanted = self.asked.lock().expect("no holder panics").elapsed() < LAPSE;
+            let wanted = self.last_request.lock().expect("no holder panics").elapsed() < LAPSE;
             tokio::select! {
                 slot = self.slots.clone().acquire_owned(), if wanted => {
                     let (spares, opened) = (self.clone(), open());
@@ -79,7 +79,7 @@ impl SparePool {
                             Ok((connection, greeting)) => {
                                 spares.ready().push_back(SpareConnection { connection, greeting, since: Instant::now(), _slot: slot });
                             }
-                            // Whoever needs one is told why there is none; here the slot just stays empty for a while.
+                            // A request that needs one gets the error; here the slot just stays empty for a while.
                             Err(_) => sleep(RETRY).await,
                         }
                     });

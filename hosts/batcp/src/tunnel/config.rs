@@ -214,7 +214,7 @@ mod tests {
         let (here, there) = (Config::read(&client).unwrap(), Config::read(&server).unwrap());
         assert_eq!((&here.peers, here.links.len(), here.mtu), (&there.listen, 2, 1280));
         let (opening, _) = here.identity().unwrap().open(1, 2);
-        assert!(there.identity().unwrap().hear(&opening).is_some());
+        assert!(there.identity().unwrap().read_opening(&opening).is_some());
         assert!(init(&options).unwrap_err().to_string().contains("exists"), "keys are not overwritten");
     }
 

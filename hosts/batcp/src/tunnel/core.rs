@@ -175,7 +175,7 @@ impl Core {
         self.counters.sent += 1;
         let (best, next) = self.choose();
         let Some(best) = best else {
-            // None is known to live: all are tried.
+            // None is known to be alive: try all.
             let open: Vec<usize> = (0..self.links.len()).filter(|&k| self.links[k].is_open()).collect();
             let sent = open.into_iter().filter(|&k| self.transmit(k, frame, now)).count();
             self.counters.dropped += u64::from(sent == 0);
@@ -232,18 +232,18 @@ impl Core {
             }
             // The interface is down or has lost its address or route.
             Err(_) => {
-                self.bury(link, now);
+                self.fail_over(link, now);
                 false
             }
         }
     }
 
     /// Send the undelivered packets of a dead link over another one; the receiver drops duplicates.
-    fn bury(&mut self, link: usize, now: Instant) {
+    fn fail_over(&mut self, link: usize, now: Instant) {
         if !self.links[link].die() {
             return;
         }
-        // None lives: the peer may have moved, and be found there again.
+        // None is alive: use the same link, as the peer may have moved and be reachable there again.
         let other = self.choose().0.unwrap_or(link);
         let since = self.links[link].answered;
         let missed: Vec<usize> = (0..self.kept.len())
@@ -273,7 +273,7 @@ impl Core {
             };
             let link = &mut self.links[k];
             let due = link.probed.is_none_or(|probed| now.saturating_duration_since(probed) >= pause);
-            let gone = link.heard.is_some_and(|heard| now.saturating_duration_since(heard) > GONE);
+            let gone = link.last_received.is_some_and(|last| now.saturating_duration_since(last) > GONE);
             if !due || gone && !self.opens || link.socket.is_none() || link.peer.is_none() || self.current.is_none() {
                 continue;
             }
@@ -300,7 +300,7 @@ impl Core {
     pub fn tick(&mut self, now: Instant) -> Vec<usize> {
         for k in 0..self.links.len() {
             if self.links[k].alive && self.links[k].is_silent(now) {
-                self.bury(k, now);
+                self.fail_over(k, now);
             }
         }
         if self.opens {
@@ -362,7 +362,7 @@ impl Core {
         if self.bucket.1 > OPENINGS {
             return None;
         }
-        let (time, theirs, handshake) = self.identity.hear(datagram)?;
+        let (time, theirs, handshake) = self.identity.read_opening(datagram)?;
         if time <= self.opened.0 {
             return None; // recorded and sent again
         }
@@ -383,7 +383,7 @@ impl Core {
     }
 
     fn admit(&mut self, session: Session) {
-        // The one that is in use stays, as the peer may go on with it.
+        // The current session stays, as the peer may continue to use it.
         let current = self.current.map(|(id, _)| id);
         while self.sessions.len() >= SESSIONS {
             let oldest = self.sessions.iter().position(|session| Some(session.ours) != current).unwrap_or(0);
@@ -401,7 +401,7 @@ impl Core {
                 self.switch(id, now);
                 Some(())
             }
-            // A forged answer ends no opening; Noise's state is begun anew with the next one.
+            // A forged answer ends no opening; Noise's state is made anew with the next one.
             Err(handshake) => {
                 self.opening = Some((handshake, id));
                 None
@@ -440,13 +440,13 @@ impl Core {
         }
         let from_link = self.links.get_mut(link)?;
         from_link.bytes_received += datagram.len() as u64;
-        from_link.heard = Some(now);
-        // The peer is where its newest word comes from. What was sent to where it was may be lost.
+        from_link.last_received = Some(now);
+        // The peer has the address of its newest datagram. Datagrams to its earlier address may be lost.
         let moved = !self.opens && from_link.peer != Some(from);
         if moved || from_link.socket.is_none() {
             (from_link.peer, from_link.socket) = (Some(from), Some(socket.clone()));
             from_link.forget_probes();
-            self.bury(link, now);
+            self.fail_over(link, now);
         }
         if newest == Some(id) && self.current.is_none_or(|(current, _)| current != id) && !self.opens {
             self.switch(id, now);

@@ -33,7 +33,7 @@ pub struct Link {
     pub answered: Option<Instant>,
     pub probed: Option<Instant>,
     /// Time of the last authentic datagram.
-    pub heard: Option<Instant>,
+    pub last_received: Option<Instant>,
     pub packets_sent: u64,
     pub packets_received: u64,
     pub bytes_sent: u64,
@@ -56,7 +56,7 @@ impl Link {
             probes: VecDeque::new(),
             answered: None,
             probed: None,
-            heard: None,
+            last_received: None,
             packets_sent: 0,
             packets_received: 0,
             bytes_sent: 0,
@@ -94,7 +94,7 @@ impl Link {
         let sample = now - sent;
         self.rtt = Some(match self.rtt {
             None => (sample, sample / 2),
-            // What waited in an outage came late, and says nothing of the path as it is now.
+            // Answers that waited in an outage came late, and do not measure the present path.
             Some((rtt, _)) if 2 * sample < rtt => (sample, sample / 2),
             Some((rtt, deviation)) => ((7 * rtt + sample) / 8, (3 * deviation + rtt.abs_diff(sample)) / 4),
         });

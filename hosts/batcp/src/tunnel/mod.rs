@@ -102,14 +102,14 @@ async fn carry(config: Config, except: &[Prefix]) -> Result<(), Error> {
                 continue;
             };
             let text = serde_json::to_string(&Status::of(&name, &lock(&watched))).expect("plain data");
-            // It fits the socket's buffer: nobody is waited for.
+            // It fits the socket's buffer: the write does not block.
             let _ = stream.write_all(text.as_bytes()).await;
         }
     });
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     let [interrupt, terminate] = signals;
     let (mut interrupt, mut terminate) = (interrupt.about("signals")?, terminate.about("signals")?);
-    // Who has stopped reading has stopped to care.
+    // A closed standard output is no error.
     let _ = writeln!(io::stderr(), "tunnel {} is up", config.device);
     let ended = tokio::select! {
         _ = interrupt.recv() => Ok(()),
@@ -152,7 +152,7 @@ async fn read(shared: SharedCore, socket: Arc<UdpSocket>) {
             match socket.try_recv_from(&mut datagram) {
                 Ok((length, from)) => core.receive(&socket, from, &datagram[..length], &mut frame),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // What an earlier datagram met on its way.
+                // Error of an earlier datagram.
                 Err(_) => {}
             }
         }

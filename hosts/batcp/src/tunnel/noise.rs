@@ -107,7 +107,7 @@ impl Identity {
 
     /// Read an opening: the opener's time and id, and the handshake to be answered; None: the datagram is not the
     /// peer's.
-    pub fn hear(&self, datagram: &[u8]) -> Option<(u64, u32, HandshakeState)> {
+    pub fn read_opening(&self, datagram: &[u8]) -> Option<(u64, u32, HandshakeState)> {
         let body = self.unframe(OPENING, datagram, FIRST)?;
         let (mut handshake, mut payload) = (self.handshake(false), [0; FIRST]);
         if handshake.read_message(body, &mut payload).ok()? != 12 {
@@ -222,9 +222,9 @@ mod tests {
     fn sessions() -> (Session, Session) {
         let (client, server) = identities();
         let (opening, handshake) = client.open(5, 11);
-        let (time, theirs, heard) = server.hear(&opening).unwrap();
+        let (time, theirs, received) = server.read_opening(&opening).unwrap();
         assert_eq!((time, theirs), (5, 11));
-        let (answer, there) = server.answer(heard, 22, theirs);
+        let (answer, there) = server.answer(received, 22, theirs);
         (client.opened(handshake, 11, &answer).ok().unwrap(), there)
     }
 
@@ -257,13 +257,13 @@ mod tests {
         let (stranger, _) = identities();
         let other_secret = Identity { shared: [8; 32], ..client.clone() };
         for other in [stranger, other_secret] {
-            assert!(server.hear(&other.open(5, 11).0).is_none());
+            assert!(server.read_opening(&other.open(5, 11).0).is_none());
         }
         let (mut opening, handshake) = client.open(5, 11);
-        let (_, theirs, heard) = server.hear(&opening).unwrap();
-        let (mut answer, _) = server.answer(heard, 22, theirs);
+        let (_, theirs, received) = server.read_opening(&opening).unwrap();
+        let (mut answer, _) = server.answer(received, 22, theirs);
         opening[40] ^= 1;
-        assert!(server.hear(&opening).is_none());
+        assert!(server.read_opening(&opening).is_none());
         answer[40] ^= 1;
         assert!(client.opened(handshake, 11, &answer).is_err());
     }
@@ -272,7 +272,7 @@ mod tests {
         #[test]
         fn any_octets_are_refused(octets in prop::collection::vec(any::<u8>(), 0..200)) {
             let (identity, _) = identities();
-            prop_assert!(identity.hear(&octets).is_none());
+            prop_assert!(identity.read_opening(&octets).is_none());
             let (mut session, _) = sessions();
             if Session::of(&octets).is_some() {
                 prop_assert!(session.open(&octets, &mut [0; 200]).is_none());
