@@ -47,6 +47,7 @@ pub struct ConnectionState {
     pub ended: Notify,
 }
 
+/// Part of a connection's state behind its lock.
 pub struct LockedState {
     pub sender: Sender,
     pub receiver: Reassembly,
@@ -146,6 +147,7 @@ impl ConnectionState {
         Arc::new(Self { options, id, keys, token, state: Mutex::new(state), coupled, changed, ended })
     }
 
+    /// Lock the state.
     pub fn state(&self) -> MutexGuard<'_, LockedState> {
         self.state.lock().expect("no thread panics while it holds the state")
     }

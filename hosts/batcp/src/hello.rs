@@ -25,7 +25,9 @@ use super::{Interface, Key, Mark};
 
 /// Time for TCP's handshake, and then for the hello's answer.
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
+/// Octets of a hello.
 pub const HELLO: usize = 64;
+/// Octets of an answer.
 pub const ANSWER: usize = 64;
 /// Octets of the opener's proof that it has the shared key; it follows the answer to an open.
 pub const PROOF: usize = 16;
@@ -38,6 +40,7 @@ const SIGNED: usize = 48;
 /// A peer of another version.
 pub const OTHER_VERSION: Malformed =
     Malformed("the peer speaks another version of BATCP: use one release of `hosts` at both ends");
+/// Truncated HMAC-SHA256 that authenticates a message.
 pub type Code = [u8; PROOF];
 
 /// Keys of a connection: a client that knows them may join.
@@ -101,6 +104,7 @@ pub struct Hello {
     pub sealed: bool,
 }
 
+/// Purpose of a hello: to open a connection or to join one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Purpose {
     /// The opener's nonce, and the bytes that it takes at first.
@@ -110,10 +114,12 @@ pub enum Purpose {
 }
 
 impl Hello {
+    /// Make a hello that opens a connection.
     pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64, sealed: bool) -> Self {
         Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window }, sealed }
     }
 
+    /// Make a hello that joins a connection, authenticated by `keys`.
     pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys, sealed: bool) -> Self {
         let purpose = Purpose::Join { token, sequence, code: [0; 16] };
         let mut hello = Self { mark, interface: interface.clone(), purpose, sealed };

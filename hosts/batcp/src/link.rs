@@ -65,6 +65,7 @@ impl Link {
         self.seal.as_ref().map_or(0, |_| OVERHEAD)
     }
 
+    /// Return the octets written to the kernel, the hello included.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }

@@ -90,6 +90,7 @@ impl Listener {
         Ok(Self { local, accepted, counters, accepting })
     }
 
+    /// Return the address that the listener is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
     }
@@ -100,6 +101,7 @@ impl Listener {
         self.accepted.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Return the counters of arrivals so far.
     pub fn arrivals(&self) -> Arrivals {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { opened, plain, joined, refused } = &*self.counters;

@@ -23,6 +23,7 @@ pub const HEADER: usize = 8;
 /// Octets of the longest segment that is sent, header included: sealed with its tag of 16 it fills a message of Noise.
 pub const MAX_FRAME: usize = 65_535 - 16;
 
+/// Frame of a subflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     Segment {

@@ -31,6 +31,7 @@ pub struct Segment {
     pub payload: Bytes,
 }
 
+/// Sending end of a connection's stream.
 pub struct Sender {
     window: usize,
     unsent: VecDeque<Bytes>,

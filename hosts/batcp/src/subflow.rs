@@ -113,6 +113,7 @@ impl Subflow {
         drained.max(self.path.min_rtt.as_secs_f64())
     }
 
+    /// Return the payload of a segment that goes out within `GRAIN`.
     pub fn segment_length(&self) -> usize {
         ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_FRAME - HEADER)
     }
@@ -123,12 +124,14 @@ impl Subflow {
         ((self.carries * GRAIN.as_secs_f64()) as usize / MAX_PAYLOAD).clamp(1, most)
     }
 
+    /// Wake the writer if it is idle.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.idle) {
             self.link.ready.notify_one();
         }
     }
 
+    /// Schedule an acknowledgement at `at`, or leave an earlier one.
     pub fn acknowledge_at(&mut self, at: Instant) {
         if self.ack_at.is_none_or(|old| at < old) {
             self.ack_at = Some(at);

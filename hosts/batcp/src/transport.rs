@@ -102,18 +102,22 @@ impl LockedState {
         self.subflows.iter().filter(|(_, subflow)| subflow.stalled).map(|(&id, _)| id).collect()
     }
 
+    /// True if at least one subflow is not stalled.
     pub fn is_alive(&self) -> bool {
         self.subflows.values().any(|subflow| !subflow.stalled)
     }
 
+    /// Wake the program's reads and writes.
     pub fn wake_program(&mut self) {
         self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
     }
 
+    /// Wake the writers of all subflows.
     pub fn wake_writers(&mut self) {
         self.subflows.values_mut().for_each(Subflow::wake);
     }
 
+    /// End the connection with an error, at both ends; the first error stays.
     pub fn fail(&mut self, kind: io::ErrorKind, text: String) {
         if self.error.is_none() && !self.ended {
             self.error = Some((kind, text));

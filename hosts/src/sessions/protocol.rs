@@ -145,6 +145,7 @@ pub async fn read<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) ->
     serde_json::from_slice(&line).map_err(foreign)
 }
 
+/// Return the error for a peer of another protocol.
 pub fn foreign(why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not the protocol of this version of hosts: {why}"))
 }

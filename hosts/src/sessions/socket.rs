@@ -139,11 +139,13 @@ pub async fn discard(stream: &TcpStream, max: u64) -> io::Result<u64> {
     Ok(stream.async_io(Interest::READABLE, receive).await? as u64)
 }
 
+/// Read TCP_INFO.
 pub fn info(stream: &TcpStream) -> io::Result<Info> {
     let info = tcp::info(stream)?;
     Ok(Info { state: info.tcpi_state, retransmits: info.tcpi_total_retrans.into(), acked: info.tcpi_bytes_acked })
 }
 
+/// Set the congestion control of a socket.
 pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of the name during the call.
     check(unsafe {
@@ -153,6 +155,7 @@ pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Return the congestion control of a socket.
 pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
     let mut name = [0u8; 16];
     let mut size = name.len() as libc::socklen_t;

@@ -71,6 +71,7 @@ pub struct Counters {
     pub sessions: u64,
 }
 
+/// One end of a tunnel: its sessions, links and kept packets, without tasks.
 pub struct Core {
     identity: Identity,
     /// This end begins sessions, and knows where the peer is.

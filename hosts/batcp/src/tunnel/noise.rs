@@ -193,6 +193,7 @@ impl<const N: usize> ReplayWindow<N> {
         number > self.newest || self.newest / 64 - word < N as u64 && self.seen[(word % N as u64) as usize] & bit == 0
     }
 
+    /// Mark `number` as received.
     pub fn mark(&mut self, number: u64) {
         let (old, word) = (self.newest / 64, number / 64);
         for fresh in old + 1..=word.min(old + N as u64) {
