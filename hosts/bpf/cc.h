@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What every congestion control here needs: the kernel's TCP socket, and the interface tcp_congestion_ops. */
+/* Common parts of the congestion controls: the kernel's TCP socket, and the interface tcp_congestion_ops. */
 #pragma once
 #include "kernel.h"
 #include <bpf/bpf_endian.h>
@@ -70,7 +70,7 @@ struct tcp_sock {
 	u64 tcp_mstamp;      /* us: time of the event being handled */
 	u32 lost;            /* packets marked lost, ever */
 	u32 delivered;       /* packets delivered, ever */
-	u32 delivered_ce;    /* those of them that acknowledgements with ECE told of */
+	u32 delivered_ce;    /* those of them that acknowledgements with ECE reported */
 	u32 packets_out;
 	u32 max_packets_out;
 	u8 is_cwnd_limited : 1;
@@ -132,7 +132,7 @@ static __always_inline bool in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* Whether sequence number a comes after b (RFC 9293, section 3.4). */
+/* Returns true if sequence number a comes after b (RFC 9293, section 3.4). */
 static __always_inline bool after(u32 a, u32 b)
 {
 	return (s32)(b - a) < 0;

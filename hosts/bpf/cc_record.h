@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Recording: what every callback of a congestion control is told and what it leaves behind. Without `recording` the verifier
- * removes all of it when the program is loaded. */
+/* Recording: the arguments of every callback of a congestion control, and the state that it leaves. Without
+ * `recording` the verifier removes all of it when the program is loaded. */
 #pragma once
 #include "cc.h"
 

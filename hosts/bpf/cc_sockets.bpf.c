@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Lists the sockets of one network namespace that use a congestion control of ours, with its private state. Reading the
- * iterator costs the sockets nothing. */
+/* Lists the sockets of one network namespace that use one of these congestion controls, with its private state. Reading
+ * the iterator costs the sockets nothing. */
 #include "cc.h"
 
 struct seq_file;

@@ -67,8 +67,9 @@ static bool set_clamp(struct tcp_sock *tp, int clamp)
 	return false;
 }
 
-/* The clamp is the slow-start threshold, too. Raised during a reduction of the window, proportional rate reduction (RFC 6937)
- * multiplies what is delivered by threshold / window before the loss: thousands of segments where that window was 1. */
+/* Returns true if the clamp must wait: it is the slow-start threshold, too. Raised during a reduction of the window,
+ * proportional rate reduction (RFC 6937) multiplies what is delivered by threshold / window before the loss:
+ * thousands of segments where that window was 1. */
 static bool must_wait(struct tcp_sock *tp, __u32 clamp)
 {
 	__u8 state = BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
@@ -89,7 +90,7 @@ int bound(struct bpf_iter__tcp *ctx)
 	__u32 *want = bpf_ktime_get_ns() < lease_until ? bpf_map_lookup_elem(&wanted, &cookie) : 0;
 	__u32 clamp = tp->snd_cwnd_clamp;
 	if (!want) {
-		/* What somebody else set meanwhile stays. */
+		/* A clamp that another program set meanwhile stays. */
 		if (undo && (clamp != undo->clamp || set_clamp(tp, undo->before)))
 			bpf_map_delete_elem(&applied, &cookie);
 		return 0;

@@ -13,7 +13,7 @@
 #define ONE 65536 /* loss shares are in 1/65536 */
 #define DEAD 1000000 /* us */
 #define PACED 1000000 /* kbit/s */
-#define GAIN_PART 4 /* of a round's error: a loop that hears of its step a round later rings from a half on */
+#define GAIN_PART 4 /* of a round's error: a loop that sees its step a round later rings from a half on */
 #define TOLERANCE 20 /* a twentieth of the target */
 #define AF_INET 2
 #define SOL_SOCKET 1
@@ -138,8 +138,8 @@ static __always_inline void pace(struct sock *sk, const struct av *av)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }
 
-/* After an outage the retransmission timer, doubled again and again, would wait for as long as the outage took. That the
- * connection is given up as late as ever takes a user timeout; who has asked for one, or for keep-alives, keeps his own. */
+/* Bounds the retransmission timer: doubled repeatedly, it would wait after an outage for as long as that took. A user
+ * timeout keeps the time after which the connection is given up; a socket that has one, or keep-alives, keeps its own. */
 static __always_inline void bound_timer(struct sock *sk, struct av *av)
 {
 	int user = 0, keep = 0, max = RTO_MAX;
@@ -183,7 +183,7 @@ CALLBACK(init, struct sock *sk)
 		tp->snd_ssthresh = av->window;
 }
 
-/* The target of a socket goes with it. */
+/* Deletes the target of a socket that closes. */
 SEC("struct_ops")
 void BPF_PROG(release, struct sock *sk)
 {
@@ -192,8 +192,8 @@ void BPF_PROG(release, struct sock *sk)
 	bpf_map_delete_elem(&socket_targets, &cookie);
 }
 
-/* The loop: a full window that delivered less than the target in a round is opened by a part of what was missing, and the
- * other way round. A window below the target's is on its way there, one above it is Reno's. */
+/* Adjusts the gain: a full window that delivered less than the target in a round is opened by a part of the difference,
+ * and the other way round. A window below the target's is on its way there, one above it is Reno's. */
 static __always_inline void close_loop(struct av *av, const struct tcp_sock *tp, u64 kbit)
 {
 	if (kbit < av->target && tp->snd_cwnd >= av->window)
@@ -202,7 +202,7 @@ static __always_inline void close_loop(struct av *av, const struct tcp_sock *tp,
 		av->gain = max(av->gain - min(kbit - av->target, av->target) * ONE / av->target / GAIN_PART, ONE / 2);
 }
 
-/* The end of a round: what it delivered and lost, and what follows from that. */
+/* Ends a round: counts the packets that it delivered and lost, and adjusts the window to them. */
 CALLBACK(pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct av *av = private_of(sk);
@@ -264,7 +264,7 @@ CALLBACK(set_state, struct sock *sk, u8 state)
 	start_round(av, tp); /* a timeout marks the whole window lost, which says nothing about the share that is */
 	av->short_since = 0;
 	av->reached = false;
-	/* Who hears nothing at all has no congested link, but a dead one. */
+	/* A sender that receives nothing at all has no congested link, but a dead one. */
 	av->timeouts = tp->tcp_mstamp - av->heard < DEAD ? av->timeouts + 1 : 0;
 	if (av->timeouts > options.timeout_limit)
 		give_way(av, tp, tp->prior_cwnd);

@@ -6,7 +6,7 @@ use serde::Serialize;
 const RESAMPLES: usize = 2000;
 const SEED: u64 = 0x5eed_0fb0_0757_ab1e;
 
-/// A value and its 95 % confidence interval, in the value's unit.
+/// Value and its 95 % confidence interval, in the value's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     pub value: f64,
@@ -14,7 +14,7 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// `statistic` of `sample`, with the 2.5 and 97.5 percentiles of it over resamples with replacement.
+/// Compute `statistic` of `sample`, with its 2.5 and 97.5 percentiles over resamples with replacement.
 ///
 /// `None` for an empty sample. One element gives an interval without width: it says nothing about confidence.
 pub fn bootstrap<T: Clone>(sample: &[T], statistic: impl Fn(&[T]) -> f64) -> Option<Interval> {
@@ -33,7 +33,7 @@ pub fn bootstrap<T: Clone>(sample: &[T], statistic: impl Fn(&[T]) -> f64) -> Opt
     Some(Interval { value: statistic(sample), low: quantile(&values, 0.025), high: quantile(&values, 0.975) })
 }
 
-/// The `q` quantile (0 to 1) of values in ascending order, interpolated. NaN without values.
+/// Return the `q` quantile (0 to 1) of values in ascending order, interpolated. NaN without values.
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let position = q * last as f64;
@@ -49,8 +49,8 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(&sorted, 0.5)
 }
 
-/// The mean of that half of the values that lies closest together: what most agree on, even if the others err to one side.
-/// NaN without values.
+/// Return the mean of the half of the values that lies closest together: robust if the others err to one side. NaN
+/// without values.
 pub fn shortest_half(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -64,7 +64,8 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// A generator of its own (SplitMix64, Steele et al. 2014): a library's may change with its version, and results with it.
+/// Random number generator of this program (SplitMix64, Steele et al. 2014): a library's may change with its version,
+/// and results with it.
 pub struct SplitMix(pub u64);
 
 impl SplitMix {
@@ -76,12 +77,12 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// Uniform from 0 to `bound` - 1.
+    /// Return a number uniform from 0 to `bound` - 1.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Uniform from 0 to 1.
+    /// Return a number uniform from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fairness indices of "Instantaneous fairness of TCP in heterogeneous traffic wireless LAN environments" (Jung, Park 2016).
 //!
-//! What the paper leaves open is settled so:
+//! Open points of the paper, and their settlement here:
 //! - N counts every node of the link, persistent and intermittent, sending or pausing (section 3.3: "the number of nodes in
 //!   the link"). While others pause a session may therefore finish in less than its ideal time; its ratio is above 1.
 //! - A session that has not finished has no `m` and is left out of the mean (equation 3: "where m is available"). Left out, a
@@ -12,7 +12,7 @@
 pub use crate::bootstrap::Interval;
 use crate::bootstrap::{bootstrap, mean};
 
-/// S_TCP(N) = rho B / N, equation (1) in section 3.3, in bytes per second.
+/// Compute S_TCP(N) = rho B / N, equation (1) in section 3.3, in bytes per second.
 ///
 /// `effective`: rho B, the highest total of TCP throughput in the sessions' direction, bytes per second (section 4.1,
 /// Table 1). `nodes`: all nodes of the link.
@@ -20,20 +20,21 @@ pub fn fair_share(effective: f64, nodes: usize) -> f64 {
     effective / nodes as f64
 }
 
-/// r = e / m with e = l / S_TCP(N), equation (2) in section 3.3: the ideal finish time over the measured one.
+/// Compute r = e / m with e = l / S_TCP(N), equation (2) in section 3.3: the ideal finish time over the measured one.
 ///
 /// `length`: bytes. `finish`: s from the start to the sender's last acknowledgement. `share`: bytes per second.
 pub fn ratio(length: u64, finish: f64, share: f64) -> f64 {
     length as f64 / share / finish
 }
 
-/// IF, equation (3) in section 3.3: the mean of the ratios of all finished sessions, with 95 % confidence over resampled
-/// sessions. `None` without any.
+/// Compute IF, equation (3) in section 3.3: the mean of the ratios of all finished sessions, with 95 % confidence over
+/// resampled sessions. `None` without any.
 pub fn instantaneous_fairness(ratios: &[f64]) -> Option<Interval> {
     bootstrap(ratios, mean)
 }
 
-/// The instantaneous fairness index if every unfinished session finished at this moment: no later end gives a higher one.
+/// Compute the instantaneous fairness index if every unfinished session finished at this moment: no later end gives a
+/// higher one.
 ///
 /// `unfinished`: the ratio that each of them would have with the time that has passed.
 pub fn at_most(finished: &[f64], unfinished: &[f64]) -> Option<f64> {
@@ -41,9 +42,10 @@ pub fn at_most(finished: &[f64], unfinished: &[f64]) -> Option<f64> {
     (!all.is_empty()).then(|| mean(&all))
 }
 
-/// Jain's index (sum x)^2 / (n sum x^2), reference [16] of section 2: 1 when all get the same, 1/n when one gets everything.
+/// Compute Jain's index (sum x)^2 / (n sum x^2), reference [16] of section 2: 1 when all get the same, 1/n when one
+/// gets everything.
 ///
-/// `allocations`: what each user got, all in one unit, none negative. `None` without users; 1 when nobody got anything.
+/// `allocations`: each user's part, all in one unit, none negative. `None` without users; 1 when all parts are 0.
 pub fn jain(allocations: &[f64]) -> Option<f64> {
     if allocations.is_empty() {
         return None;
@@ -58,7 +60,7 @@ pub fn jain(allocations: &[f64]) -> Option<f64> {
     Some(sum * sum / (allocations.len() as f64 * squares))
 }
 
-/// Jain's index with 95 % confidence over resampled users.
+/// Compute Jain's index with 95 % confidence over resampled users.
 pub fn jain_interval(allocations: &[f64]) -> Option<Interval> {
     bootstrap(allocations, |users| jain(users).unwrap_or(1.0))
 }
@@ -122,7 +124,7 @@ mod tests {
             prop_assert!(jain(&[vec![x; n], vec![2.0 * x]].concat()).unwrap() < 1.0 - 1e-6);
         }
 
-        /// Whatever the lengths and the number of nodes: who finishes in the ideal time has the index 1.
+        /// The index is 1 for sessions that finish in the ideal time, for any lengths and number of nodes.
         #[test]
         fn the_index_of_the_ideal_is_one(
             lengths in prop::collection::vec(1u64..10_000_000_000, 1..60),

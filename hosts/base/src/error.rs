@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one error that people see: a line that names the thing and the mend.
+//! The one error that people see: a line that names the thing and the remedy.
 
-/// What failed, on what, and what to do about it: one line, printed as `error: ...` before exit code 2.
+/// Failure of a program in one line: the thing and the remedy; printed as `error: ...` before exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
@@ -14,7 +14,7 @@ impl Error {
 
 /// Names the thing that an operating-system error is about.
 pub trait About<T> {
-    /// `about` is the start of the line: "connect to 10.0.0.1:80". Errors are those of `self`.
+    /// Prefix an error with `about`, the start of its line: "connect to 10.0.0.1:80". Errors are those of `self`.
     fn about(self, about: impl std::fmt::Display) -> Result<T, Error>;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the end hosts' programs share: how they end and what they print, keys, and how servers bear strangers.
+//! Shared parts of the end hosts' programs: exit codes, output, keys, and connection slots for unproven clients.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ mod error;
 pub mod key;
 pub mod log;
 pub mod output;
-pub mod places;
+pub mod slots;
 pub mod tcp;
 pub mod units;
 
 pub use error::{About, Error};
 
-/// How a program ends: after an error with its line, and 2.
+/// Report an error and return the exit code: 0 after success, 2 after an error.
 pub fn ended(result: Result<(), Error>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

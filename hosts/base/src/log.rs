@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines of servers for whoever watches standard error. Clients cause them, so they are bounded: a thread of its own writes them, no
-//! more than some in a second, and whoever has something to say never waits for who reads it.
+//! Log lines of servers on standard error. Clients cause them, so they are bounded: a thread of its own writes them, no
+//! more than some in a second, and a caller never waits for the reader of the log.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Lines that wait to be written, and those that are written in a second.
+/// Lines that wait to be written, and maximum lines in a second.
 const WAITING: usize = 256;
 const PER_SECOND: u32 = 50;
 
 static LOG: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Says a line, or counts it as left out.
+/// Log a line, or count it as left out.
 pub fn report(line: impl std::fmt::Display) {
     let start = || {
         let (log, lines) = sync_channel(WAITING);
@@ -41,7 +41,7 @@ fn write(lines: &Receiver<String>, mut to: impl Write) {
             continue;
         }
         written += 1;
-        // A log that is closed stops nothing.
+        // A closed log is no error.
         let _ = writeln!(to, "{line}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What subcommands print: a table for people, JSON for programs.
+//! Output of subcommands: a table for people, JSON for programs.
 
 use clap::Args;
 use comfy_table::{Cell, LineStyle, Table, TableStyle};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('═').junction('═'));
 
-/// The option `--json` of every subcommand that prints a status.
+/// Option `--json` of every subcommand that prints a status.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Format {
     /// Print JSON, one object a line, instead of a table
@@ -20,7 +20,7 @@ impl Format {
         self.json
     }
 
-    /// Prints `rows`: as JSON lines, or as a table with `columns`, one string a cell by `cells`.
+    /// Print `rows`: as JSON lines, or as a table with `columns`, one string a cell by `cells`.
     pub fn print<R: Serialize>(self, rows: &[R], columns: &[&str], cells: impl Fn(&R) -> Vec<String>) {
         if self.json {
             for row in rows {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP_INFO: what the kernel tells of a TCP socket.
+//! TCP_INFO: the kernel's measures of a TCP socket.
 
 use std::io;
 use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Errors: `socket` is no TCP socket. What an older kernel does not know is zero.
+/// Read TCP_INFO of a socket. Fields that an older kernel lacks are zero. Errors: `socket` is no TCP socket.
 pub fn info(socket: &impl AsFd) -> io::Result<libc::tcp_info> {
     // SAFETY: all of its fields are integers.
     let mut info: libc::tcp_info = unsafe { zeroed() };
@@ -18,7 +18,7 @@ pub fn info(socket: &impl AsFd) -> io::Result<libc::tcp_info> {
     }
 }
 
-/// The same of what sock_diag brings; None if it ends before the least round-trip time (before Linux 4.6).
+/// Read TCP_INFO from sock_diag's attribute; None if it ends before the minimum round-trip time (before Linux 4.6).
 pub fn info_from(octets: &[u8]) -> Option<libc::tcp_info> {
     if octets.len() < offset_of!(libc::tcp_info, tcpi_min_rtt) + size_of::<u32>() {
         return None;

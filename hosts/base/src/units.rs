@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Quantities as people write them.
 
-/// `8mbit` is 8000000 (bit/s). For clap: the error is one line with the mend.
+/// Parse a rate: `8mbit` is 8000000 (bit/s). For clap: the error is one line with the remedy.
 pub fn rate(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let split = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
@@ -18,7 +18,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `13.4 Mbit/s`
+/// Format a rate in bit/s, such as `13.4 Mbit/s`.
 pub fn show_rate(rate: f64) -> String {
     match rate {
         r if r >= 1e9 => format!("{:.2} Gbit/s", r / 1e9),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Sends the TCP connects of a cgroup, in one network namespace, to a proxy on loopback, and tells the proxy where each
- * wanted to go. No netfilter. Addresses are IPv6 throughout, IPv4 as ::ffff:a.b.c.d. */
+/* Redirects the TCP connects of a cgroup, in one network namespace, to a proxy on loopback, and records their original
+ * destinations for the proxy. No netfilter. Addresses are IPv6 throughout, IPv4 as ::ffff:a.b.c.d. */
 #include "kernel.h"
 #include "socket.h"
 
@@ -36,7 +36,7 @@ struct {
 	__type(value, __u8);
 } except SEC(".maps");
 
-/* Where a caught socket wanted to go. */
+/* Original destination of a caught socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -44,8 +44,8 @@ struct {
 	__type(value, struct endpoint);
 } wanted SEC(".maps");
 
-/* The same by the socket's own address, which the proxy sees as that of its peer. The proxy deletes what it reads; what
- * it never accepted falls out as the oldest. */
+/* Original destinations by the socket's own address, which the proxy sees as that of its peer. The proxy deletes the
+ * entries that it reads; those of connects that it never accepted fall out as the oldest. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -81,7 +81,7 @@ static __always_inline bool is_meant(struct bpf_sock_addr *ctx, const struct end
 	       !bpf_map_lookup_elem(&except, to);
 }
 
-/* Whether the socket's connect to `to` is caught; notes where it wanted to go. */
+/* Returns true if the socket's connect to `to` is caught, and records its destination. */
 static __always_inline bool catch(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -89,7 +89,7 @@ static __always_inline bool catch(struct bpf_sock_addr *ctx, struct endpoint *to
 
 	if (ctx->protocol != IPPROTO_TCP || !sk || bpf_get_netns_cookie(ctx) != netns)
 		return false;
-	/* Who chose an interface gets it. */
+	/* A socket that chose an interface keeps it. */
 	if (sk->bound_dev_if || !is_meant(ctx, to)) {
 		bpf_sk_storage_delete(&wanted, sk); /* of an earlier connect */
 		return false;

@@ -64,7 +64,7 @@ static __always_inline struct group *group_of(struct sock *sk, u32 *part)
 	return bpf_map_lookup_elem(&groups, &member->group);
 }
 
-/* Tells the others this subflow's rate and hears theirs. False: it is alone, or has no round-trip time yet. */
+/* Publishes this subflow's rate and reads those of the others. False: it is alone, or has no round-trip time yet. */
 static __always_inline bool hear(struct sock *sk, struct rates *rates)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

@@ -191,7 +191,7 @@ static __always_inline void start_listening(struct bpf_sock_ops *ops)
 	write_options(ops, true);
 }
 
-/* Whether the segment that is being made carries the option, and its digits. */
+/* Returns true if the segment that is being made carries the option, with its digits. */
 static __always_inline bool wanted(struct bpf_sock_ops *ops, __u8 digits[8], bool counted)
 {
 	struct handshake *socket;

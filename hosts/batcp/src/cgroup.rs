@@ -13,7 +13,7 @@ use hosts_base::{About, Error};
 /// asm-generic/socket.h
 const SO_NETNS_COOKIE: i32 = 71;
 
-/// Opens the cgroup (version 2, cgroups(7)) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as
+/// Open the cgroup (version 2, cgroups(7)) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as
 /// below `ip netns exec`, one is opened that is mounted nowhere, so nothing can be left behind. Errors: no such cgroup;
 /// no cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
 pub fn open(path: &str) -> Result<OwnedFd, Error> {
@@ -30,7 +30,7 @@ pub fn open(path: &str) -> Result<OwnedFd, Error> {
     owned(i64::from(fd)).about(format!("open cgroup {path}"))
 }
 
-/// The kernel's number of this process' network namespace (SO_NETNS_COOKIE), which is never used again.
+/// Return the kernel's number of this process' network namespace (SO_NETNS_COOKIE), which is never reused.
 pub fn netns_cookie() -> io::Result<u64> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     let mut cookie = 0u64;
@@ -48,7 +48,7 @@ pub fn netns_cookie() -> io::Result<u64> {
     if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The path of this process' cgroup from the root of the hierarchy, "/" at least (cgroups(7)).
+/// Return the path of this process' cgroup from the root of the hierarchy, "/" at least (cgroups(7)).
 pub fn own_path() -> Result<String, Error> {
     let text = std::fs::read_to_string("/proc/self/cgroup").about("read /proc/self/cgroup")?;
     text.lines()

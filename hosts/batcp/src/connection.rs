@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The byte stream that programs see.
+//! Byte stream for programs.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,14 +15,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::keeper::{Client, Opened, open};
+use super::connection_state::{ConnectionState, LockedState};
+use super::path_manager::{Client, Opened, open};
 use super::reassembly::Reassembly;
 use super::sender::{PIECE, Sender};
 use super::status::Status;
-use super::transport::{Shared, State};
 use super::{Interface, Options};
 
-/// One connection over several interfaces, or a plain TCP connection to a peer that does not speak BATCP.
+/// Connection over several interfaces, or a plain TCP connection to a peer that does not speak BATCP.
 ///
 /// `shutdown()` ends this direction and waits until the peer has all of it. `flush()` waits for nothing. Errors of reads and
 /// writes: `ConnectionReset` (the peer or its program ended it), `TimedOut` (the peer vanished), `InvalidData` (the peer broke
@@ -34,12 +34,12 @@ pub struct Connection {
 }
 
 enum Inner {
-    Batcp(Arc<Shared>),
+    Batcp(Arc<ConnectionState>),
     Plain(TcpStream),
 }
 
-/// Opens a connection to a peer (section 3.1): the first subflow on the first interface that gets through, wired ones first,
-/// the others once the peer has answered.
+/// Open a connection to a peer (section 3.1): the first subflow on the first interface that reaches it, wired ones
+/// first, the others once the peer has answered.
 ///
 /// `peers`: addresses of the one peer; interface i tries peer i first, then the others. `interfaces`: empty means all that
 /// have a route to the first peer, now or later. Errors: no interface reaches the peer, each with its reason.
@@ -58,7 +58,7 @@ pub async fn connect(peers: &[SocketAddr], interfaces: &[Interface], options: &O
 }
 
 impl Connection {
-    pub(super) fn new(shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<ConnectionState>) -> io::Result<Self> {
         let addresses = shared.state().subflows.values().next().map(|first| (first.link.local, first.link.peer));
         let (local, peer) = addresses.ok_or(io::ErrorKind::ConnectionReset)?;
         Ok(Self { inner: Inner::Batcp(shared), local, peer })
@@ -70,12 +70,12 @@ impl Connection {
         Ok(Self { local: stream.local_addr()?, peer: stream.peer_addr()?, inner: Inner::Plain(stream) })
     }
 
-    /// Whether the peer did not answer the option, so that this is plain TCP (section 3.1).
+    /// True if the peer did not answer the option, so that this is plain TCP (section 3.1).
     pub fn is_plain(&self) -> bool {
         matches!(self.inner, Inner::Plain(_))
     }
 
-    /// Whether it lives, by at least one subflow, and nothing waits to be read.
+    /// True if at least one subflow is alive and nothing waits to be read.
     pub fn is_quiet(&self) -> bool {
         match &self.inner {
             Inner::Plain(_) => false,
@@ -86,17 +86,17 @@ impl Connection {
         }
     }
 
-    /// The peer's address of the first subflow.
+    /// Return the peer's address of the first subflow.
     pub fn peer_address(&self) -> io::Result<SocketAddr> {
         Ok(self.peer)
     }
 
-    /// This end's address of the first subflow.
+    /// Return this end's address of the first subflow.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
     }
 
-    /// What the connection has carried and how its subflows do.
+    /// Return the bytes that the connection has carried, and the state of its subflows.
     pub fn status(&self) -> Status {
         match &self.inner {
             Inner::Batcp(shared) => Status::of(shared),
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// Gives status after status, also while the connection is read and written elsewhere.
+    /// Return a function that reads the status, also while the connection is read and written elsewhere.
     pub fn watch(&self) -> impl Fn() -> Status + Send + 'static + use<> {
         let shared = match &self.inner {
             Inner::Batcp(shared) => Some(shared.clone()),
@@ -113,7 +113,7 @@ impl Connection {
         move || shared.as_deref().map_or_else(Status::plain, Status::of)
     }
 
-    /// Writes all of `bytes` without copying them; they are kept until the peer has them.
+    /// Write all of `bytes` without copying them; they are kept until the peer has acknowledged them.
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> io::Result<()> {
         match &mut self.inner {
             Inner::Plain(stream) => stream.write_all(&bytes).await,
@@ -126,22 +126,22 @@ impl Connection {
         }
     }
 
-    /// Reads some bytes, `most` at most, as they came and without copying them; none at the end of the stream.
-    pub async fn read_bytes(&mut self, most: usize) -> io::Result<Bytes> {
+    /// Read at most `max` bytes as they came, without copying them; none at the end of the stream.
+    pub async fn read_bytes(&mut self, max: usize) -> io::Result<Bytes> {
         match &mut self.inner {
             Inner::Plain(stream) => {
-                let mut bytes = BytesMut::with_capacity(most.min(PIECE));
+                let mut bytes = BytesMut::with_capacity(max.min(PIECE));
                 stream.read_buf(&mut bytes).await?;
                 Ok(bytes.freeze())
             }
-            Inner::Batcp(shared) => poll_fn(|context| poll_take(shared, context, |receiver| receiver.take(most)))
+            Inner::Batcp(shared) => poll_fn(|context| poll_take(shared, context, |receiver| receiver.take(max)))
                 .await
                 .map(Option::unwrap_or_default),
         }
     }
 
-    /// After both directions have ended: waits, some seconds at most, until the subflows are closed too. A program that exits before
-    /// may leave the peer without its last acknowledgement.
+    /// Wait, for at most 6 s after both directions have ended, until the subflows are closed. A program that exits
+    /// earlier may leave the peer without its last acknowledgement.
     pub async fn closed(&self) {
         if let Inner::Batcp(shared) = &self.inner {
             let ended = shared.ended.notified();
@@ -152,14 +152,14 @@ impl Connection {
     }
 }
 
-/// The error that ended the connection, to be given to each call that follows.
-fn error(state: &State) -> Option<io::Error> {
+/// Return the error that ended the connection, for each call that follows.
+fn error(state: &LockedState) -> Option<io::Error> {
     state.error.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
-/// What `take` takes of the bytes that can be read; None at their end.
+/// Take from the bytes that can be read by `take`; None at their end.
 fn poll_take<T>(
-    shared: &Shared,
+    shared: &ConnectionState,
     context: &mut Context<'_>,
     take: impl FnOnce(&mut Reassembly) -> T,
 ) -> Poll<io::Result<Option<T>>> {
@@ -179,9 +179,9 @@ fn poll_take<T>(
     Poll::Pending
 }
 
-/// How much `give` gives to be sent, once there is room for something.
+/// Queue bytes by `give` once there is room; return their number.
 fn poll_give(
-    shared: &Shared,
+    shared: &ConnectionState,
     context: &mut Context<'_>,
     give: impl FnOnce(&mut Sender) -> usize,
 ) -> Poll<io::Result<usize>> {
@@ -274,7 +274,7 @@ impl Drop for Connection {
             state.fail(io::ErrorKind::ConnectionAborted, "the program let go of the connection".into());
         }
         if state.error.is_some() {
-            // Only the reset is still to be sent, and nobody reads.
+            // Only the reset is still to be sent, and there is no reader.
             (state.sender, state.receiver) = (Sender::new(0, 0), Reassembly::new(0));
         }
         drop(state);

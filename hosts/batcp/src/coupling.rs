@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Coupled congestion control: the subflows of a connection that meet in one bottleneck take the share of one TCP there, and not one
-//! each (RFC 6356). A BPF program is their congestion control (`bpf/batcp_coupled.bpf.c`); here it is loaded, and told which
-//! sockets belong together.
+//! Coupled congestion control: the subflows of a connection that share a bottleneck take the share of one TCP there,
+//! and not one each (RFC 6356). A BPF program is their congestion control (`bpf/batcp_coupled.bpf.c`); this module
+//! loads it, and assigns sockets to connections.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,6 +13,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use socket2::SockRef;
 
+use hosts_base::log::report;
 use hosts_base::{About, Error};
 
 mod skeleton {
@@ -24,7 +25,7 @@ mod skeleton {
 const PARTS: usize = 32;
 const PART: usize = 16;
 
-/// The coupled congestion control. It is this process's own, ends with it, and nobody else can choose it.
+/// Coupled congestion control, registered by this process alone: it ends with the process, and no other can select it.
 pub struct Coupling {
     name: String,
     members: MapHandle,
@@ -34,13 +35,14 @@ pub struct Coupling {
 }
 
 impl Coupling {
-    /// Errors: no right to load BPF programs, or a kernel without congestion controls in BPF (before 6.4, or without BTF).
+    /// Load and register the congestion control. Errors: no right to load BPF programs, or a kernel without congestion
+    /// controls in BPF (before 6.4, or without BTF).
     pub fn load() -> Result<Self, Error> {
         const WHAT: &str = "load BATCP's coupled congestion control (--coupled needs root and Linux 6.4 with BTF)";
         libbpf_rs::set_print(None);
         let mut object = MaybeUninit::uninit();
         let mut open = skeleton::BatcpCoupledSkelBuilder::default().open(&mut object).about(WHAT)?;
-        // Names are the whole machine's, 15 octets long.
+        // Names are unique on the whole machine, 15 octets long.
         let name = format!("batcp{:08x}", rand::random::<u32>());
         let place = &mut open.struct_ops.coupled_mut().name;
         place.fill(0);
@@ -58,14 +60,14 @@ impl Coupling {
     }
 }
 
-/// The subflows of one connection.
+/// Coupled subflows of one connection.
 pub struct Group {
     coupling: Arc<Coupling>,
     number: u64,
 }
 
 impl Group {
-    /// Errors: there are 65536 already.
+    /// Register a connection. Errors: there are 65536 already.
     pub fn new(coupling: &Arc<Coupling>) -> io::Result<Self> {
         let number = coupling.next.fetch_add(1, Ordering::Relaxed);
         let none = [0; PARTS * PART];
@@ -73,18 +75,24 @@ impl Group {
         Ok(Self { coupling: coupling.clone(), number })
     }
 
-    /// The first part that is none of `taken`.
+    /// Return the first part that is not `taken`.
     pub fn free(mut taken: impl FnMut(usize) -> bool) -> usize {
         (0..PARTS).find(|&part| !taken(part)).unwrap_or(PARTS)
     }
 
-    /// A connected socket is the connection's, as its number `part`; one that has no part goes by itself.
+    /// Add a connected socket as the connection's part `part`; one without a part stays uncoupled.
     pub fn join(&self, socket: &impl AsFd, part: usize) -> io::Result<()> {
         let member = [self.number.to_ne_bytes(), (part as u64).to_ne_bytes()].concat();
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
         self.coupling.members.update(&key, &member, MapFlags::ANY).map_err(io::Error::other)?;
         SockRef::from(socket).set_tcp_congestion(self.coupling.name.as_bytes())
     }
+}
+
+/// Report that a subflow or a connection is not coupled, and continue without.
+pub fn uncoupled<T: Default>(error: io::Error) -> T {
+    report(format_args!("coupled congestion control: {error}"));
+    T::default()
 }
 
 impl Drop for Group {

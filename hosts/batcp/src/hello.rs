@@ -13,6 +13,8 @@
 //!
 //! All are of fixed length: hellos 64 octets, answers 64, the opener's proof 16, numbers in network byte order.
 
+use std::time::Duration;
+
 use bytes::{Buf, BufMut};
 use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
@@ -21,32 +23,37 @@ use sha2::Sha256;
 use super::segment::Malformed;
 use super::{Interface, Key, Mark};
 
+/// Time for TCP's handshake, and then for the hello's answer.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+/// Octets of a hello.
 pub const HELLO: usize = 64;
+/// Octets of an answer.
 pub const ANSWER: usize = 64;
-/// What follows the answer to an open: the opener's proof that it has the shared key.
+/// Octets of the opener's proof that it has the shared key; it follows the answer to an open.
 pub const PROOF: usize = 16;
 /// The protocol's name and its version. Version 1 had no shared key.
 const MAGIC: &[u8; 8] = b"BATCP\r\n\x02";
-/// In the kind of a hello: what follows is sealed.
+/// Flag in the kind of a hello: the octets after it are sealed.
 const SEALED: u8 = 16;
 /// Octets of a hello or an answer that its authentication covers.
 const SIGNED: usize = 48;
 /// A peer of another version.
 pub const OTHER_VERSION: Malformed =
     Malformed("the peer speaks another version of BATCP: use one release of `hosts` at both ends");
+/// Truncated HMAC-SHA256 that authenticates a message.
 pub type Code = [u8; PROOF];
 
-/// A connection's keys: who knows them may join.
+/// Keys of a connection: a client that knows them may join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys([u8; 32]);
 
 impl Keys {
-    /// Of the shared key and both ends' nonces.
+    /// Derive the keys from the shared key and both ends' nonces.
     pub fn new(shared: &Key, client: [u8; 16], server: [u8; 16]) -> Self {
         Self::derive(shared, &[client, server].concat(), b"BATCP 2 connection")
     }
 
-    /// For what a listener says of connections that it does not know.
+    /// Derive the keys that authenticate a listener's answers about unknown connections.
     fn of_none(shared: &Key) -> Self {
         Self::derive(shared, &[], b"BATCP 2 no connection")
     }
@@ -70,46 +77,49 @@ impl Keys {
         code
     }
 
-    /// The opener's proof: an HMAC over what both ends have said.
+    /// Return the opener's proof: an HMAC over hello and answer.
     pub fn proof(&self, open: &Hello, answer: &Answer) -> Code {
         self.code(b"proof", &[open.encode(), answer.encode()].concat())
     }
 
-    /// What the sealing of the subflow that began with `hello` is made of.
+    /// Return the secret for sealing the subflow that began with `hello`.
     pub fn secret(&self, hello: &Hello) -> [u8; 32] {
         self.mac(b"seal", &hello.encode()).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is the opener's. Compared in constant time.
+    /// Return true if `proof` is the opener's. Compared in constant time.
     pub fn proves(&self, proof: &Code, open: &Hello, answer: &Answer) -> bool {
         self.mac(b"proof", &[open.encode(), answer.encode()].concat()).verify_truncated_left(proof).is_ok()
     }
 }
 
-/// What the opener of a subflow says.
+/// First message of a subflow's opener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
     pub mark: Mark,
     /// The interface's weights and cost, for the segments of the other direction; its name stays at home.
     pub interface: Interface,
     pub purpose: Purpose,
-    /// What follows the hellos is sealed.
+    /// The octets after hello and answer are sealed.
     pub sealed: bool,
 }
 
+/// Purpose of a hello: to open a connection or to join one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Purpose {
-    /// The opener's nonce, and how many bytes it takes.
+    /// The opener's nonce, and the bytes that it takes at first.
     Open { nonce: [u8; 16], window: u64 },
     /// `code` authenticates all of the hello; `sequence` differs in each join of a connection.
     Join { token: u64, sequence: u32, code: Code },
 }
 
 impl Hello {
+    /// Make a hello that opens a connection.
     pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64, sealed: bool) -> Self {
         Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window }, sealed }
     }
 
+    /// Make a hello that joins a connection, authenticated by `keys`.
     pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys, sealed: bool) -> Self {
         let purpose = Purpose::Join { token, sequence, code: [0; 16] };
         let mut hello = Self { mark, interface: interface.clone(), purpose, sealed };
@@ -122,7 +132,7 @@ impl Hello {
         keys.code(b"join", &self.encode()[..SIGNED])
     }
 
-    /// Whether a join comes from who knows the keys. Compared in constant time.
+    /// Return true if the join's sender knows the keys. Compared in constant time.
     pub fn is_authentic(&self, keys: &Keys) -> bool {
         let Purpose::Join { code, .. } = &self.purpose else { return false };
         keys.mac(b"join", &self.encode()[..SIGNED]).verify_truncated_left(code).is_ok()
@@ -154,7 +164,7 @@ impl Hello {
         octets
     }
 
-    /// Errors: this is no hello, one of another version, or weights and a price that no interface has.
+    /// Decode a hello. Errors: no hello, one of another version, or weights and a price that no interface has.
     pub fn decode(octets: &[u8; HELLO]) -> Result<Self, Malformed> {
         let mut from = version(octets, "no hello of this protocol")?;
         let kind = from.get_u8();
@@ -184,42 +194,44 @@ impl Hello {
     }
 }
 
-/// What the listener says to a hello.
+/// Answer of a listener to a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To an open: the listener's nonce, the token for joins, how many bytes it takes; proof that it has the shared key.
+    /// Accepts an open: the listener's nonce, the token for joins, the bytes that it takes at first; proof that it has
+    /// the shared key.
     Welcome { nonce: [u8; 16], token: u64, window: u64, code: Code },
-    /// To a join: proof that the listener knows the keys.
+    /// Accepts a join: proof that the listener knows the keys.
     Joined { code: Code },
-    /// To a join of a connection that the listener does not know: proof that who says so has the shared key.
+    /// Rejects a join of an unknown connection: proof that the listener has the shared key.
     Unknown { code: Code },
-    /// To a hello that proves nothing or is of another version.
+    /// Rejects a hello that proves nothing or is of another version.
     Refused,
-    /// To an open: as many connections are served as may be.
+    /// Rejects an open: the listener has as many connections as it may have.
     Busy,
 }
 
 impl Answer {
-    /// The answer to an open, by a listener whose nonce has gone into `keys`.
+    /// Make the answer to an open, by a listener whose nonce has gone into `keys`.
     pub fn welcome(open: &Hello, nonce: [u8; 16], token: u64, window: u64, keys: &Keys) -> Self {
         let answer = Self::Welcome { nonce, token, window, code: [0; PROOF] };
         let code = keys.code(b"welcome", &answer.signed(open));
         Self::Welcome { nonce, token, window, code }
     }
 
-    /// The answer to an authentic join.
+    /// Make the answer to an authentic join.
     pub fn joined(join: &Hello, keys: &Keys) -> Self {
         let answer = Self::Joined { code: [0; PROOF] };
         Self::Joined { code: keys.code(b"joined", &answer.signed(join)) }
     }
 
-    /// The answer to a join of a connection that is not known (any more).
+    /// Make the answer to a join of a connection that is not known (any more).
     pub fn unknown(join: &Hello, shared: &Key) -> Self {
         let answer = Self::Unknown { code: [0; PROOF] };
         Self::Unknown { code: Keys::of_none(shared).code(b"unknown", &answer.signed(join)) }
     }
 
-    /// Whether the answer to `hello` comes from who has the shared key, and with it the connection's keys. Compared in constant time.
+    /// Return true if the sender of the answer to `hello` has the shared key, and so the connection's keys. Compared in
+    /// constant time.
     pub fn is_authentic(&self, hello: &Hello, shared: &Key, keys: &Keys) -> bool {
         let (keys, purpose, code) = match self {
             Self::Welcome { code, .. } => (*keys, &b"welcome"[..], code),
@@ -255,7 +267,7 @@ impl Answer {
         octets
     }
 
-    /// Errors: this is no answer of this protocol and version.
+    /// Decode an answer. Errors: no answer of this protocol and version.
     pub fn decode(octets: &[u8; ANSWER]) -> Result<Self, Malformed> {
         let mut from = version(octets, "no answer of this protocol")?;
         let kind = from.get_u64();
@@ -271,7 +283,7 @@ impl Answer {
     }
 }
 
-/// What follows the magic. Errors: it is not there, or of another version.
+/// Return the octets after the magic. Errors: it is missing, or of another version.
 fn version<'o>(octets: &'o [u8], foreign: &'static str) -> Result<&'o [u8], Malformed> {
     let (name, number) = MAGIC.split_at(MAGIC.len() - 1);
     match octets.strip_prefix(name) {

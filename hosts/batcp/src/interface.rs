@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interfaces that a connection uses: their names, the user's weights, sockets bound to them.
+//! Interfaces of a connection: their names, the user's weights, sockets bound to them.
 
 use std::fmt;
 use std::fs;
@@ -35,7 +35,7 @@ impl Interface {
         Self { name: name.into(), weight_throughput: 1.0, weight_cost: 0.0, cost: 1.0 }
     }
 
-    /// What is wrong with the weights or the price, also as the peer is told them (in single precision).
+    /// Check the weights and the price, also in single precision, as the peer receives them. Errors: the reason.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let weights = [self.weight_throughput, self.weight_cost];
         if !weights.iter().all(|weight| (0.0..=1.0).contains(weight)) || (weights[0] + weights[1] - 1.0).abs() > 1e-6 {
@@ -70,7 +70,7 @@ impl Interface {
         !device.join("wireless").exists() && !device.join("phy80211").exists() && !self.name.starts_with("ww")
     }
 
-    /// A TCP socket of the family of `peer` that leaves through this interface only.
+    /// Make a TCP socket of the family of `peer` that leaves through this interface only.
     ///
     /// Devices are bound by SO_BINDTODEVICE, which since Linux 5.7 needs no privilege. Errors: the device does not exist, the
     /// address is not this host's or not of the family of `peer`.
@@ -106,8 +106,8 @@ fn device_of_route(line: &str, peer: IpAddr) -> Option<&str> {
 impl FromStr for Interface {
     type Err = Error;
 
-    /// Reads `eth0`, `eth0:0.9:0.1` or `wwan0:0.1:0.9:4`: device or address, both weights, cost. An IPv6 address stands in
-    /// brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a price outside 0.000001..=1000000.
+    /// Parse `eth0`, `eth0:0.9:0.1` or `wwan0:0.1:0.9:4`: device or address, both weights, cost. An IPv6 address stands
+    /// in brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a price outside 0.000001..=1000000.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong =
             |what: &str| Error::new(format!("interface '{text}': {what}; write NAME[:THROUGHPUT:COST[:PRICE]]"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The filter that softens throughput samples (paper 003, section 3.5).
+//! Kalman filter of throughput samples (paper 003, section 3.5).
 
-/// What the throughput is expected to change by between two samples, as a share of itself.
+/// Expected change of the throughput between two samples, as a share of itself.
 const DRIFT: f64 = 0.05;
 /// The least measurement noise, as a share of the sample: ACKs arrive in lumps even on a steady link.
 const NOISE: f64 = 0.1;
@@ -14,8 +14,8 @@ pub struct Kalman {
 }
 
 impl Kalman {
-    /// Takes a sample in bytes per second. `jitter`: RTT variation by RTT, 0 for a steady path: its noise, so that spikes of the
-    /// round-trip time move the estimate little (section 3.5). Returns the estimate.
+    /// Add a sample in bytes per second and return the estimate. `jitter`: RTT variation by RTT, 0 for a steady path:
+    /// its noise, so that spikes of the round-trip time move the estimate little (section 3.5).
     pub fn update(&mut self, sample: f64, jitter: f64) -> f64 {
         let noise = (sample * (NOISE + jitter.clamp(0.0, 2.0))).powi(2).max(1.0);
         let (estimate, variance) = match self.state {

@@ -34,15 +34,16 @@
 
 mod cgroup;
 mod connection;
+mod connection_state;
 mod coupling;
 mod hello;
 mod interface;
 mod kalman;
-mod keeper;
 mod link;
 mod listener;
 mod negotiation;
 mod option;
+mod path_manager;
 mod proxy;
 mod reassembly;
 mod scheduler;
@@ -52,6 +53,7 @@ mod sender;
 mod speed;
 mod status;
 mod subflow;
+mod subflow_io;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -67,14 +69,15 @@ use clap::Subcommand;
 use hosts_base::Error;
 
 pub use connection::{Connection, connect};
+pub use connection_state::Totals;
 pub use coupling::Coupling;
 pub use interface::Interface;
 pub use listener::{Arrivals, Listener};
 pub use negotiation::{InBand, Mark, Negotiation};
 pub use option::{Announcer, Counts};
-pub use status::{Status, SubflowStatus, Totals};
+pub use status::{Status, SubflowStatus};
 
-/// How segments are spread over the subflows (paper 003, section 3.5).
+/// Scheduler of segments over the subflows (paper 003, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
@@ -85,36 +88,38 @@ pub enum Scheduler {
     Earliest,
 }
 
-/// The key that both ends share; the empty one is that of open listeners, and everybody has it.
+/// Key that both ends share; the empty one is that of open listeners, and everybody has it.
 #[derive(Clone, Default)]
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// Errors: the file is unreadable, open to others than its owner, or too short for a key.
+    /// Read a key file. Errors: the file is unreadable, open to others than its owner, or too short for a key.
     pub fn read(path: &Path) -> Result<Self, Error> {
         hosts_base::key::read(path).map(Self)
     }
 
-    /// Whether everybody has it.
+    /// True for the empty key, which everybody has.
     pub fn is_open(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What a connection is made with; one value serves for many connections.
+/// Options of connections; one value serves for many.
 #[derive(Clone)]
 pub struct Options {
     pub scheduler: Scheduler,
-    /// Proved by both ends before either keeps anything for the other; what is carried is sealed, unless the key is the empty one.
+    /// Shared key: both ends prove it before either keeps anything for the other; frames are sealed, unless the key is
+    /// the empty one.
     pub key: Key,
-    /// Connections that a listener has at a time; further clients are told that it is busy. Those of an open listener share
+    /// Connections that a listener has at a time; it rejects further clients as busy. Those of an open listener share
     /// 64 MiB of windows in each direction.
     pub connections: usize,
-    /// Bytes that each end keeps for a connection at most: sent and unacknowledged, received and out of order or unread.
+    /// Maximum bytes that each end keeps for a connection: sent and unacknowledged, received and out of order or
+    /// unread.
     pub window: usize,
-    /// After this time without a word from the peer on any interface the connection ends with an error.
+    /// Time without a sign of the peer on any interface, after which the connection ends with an error.
     pub timeout: Duration,
-    /// How the two ends learn that both speak BATCP.
+    /// Negotiation of BATCP between the two ends.
     pub negotiation: Arc<dyn Negotiation>,
     /// The subflows of a connection share one congestion control for what this end sends; without, each has its own.
     pub coupling: Option<Arc<Coupling>>,
@@ -144,7 +149,7 @@ pub enum Command {
     /// Carry all traffic of a host or a network, UDP and ICMP too, sealed, over several interfaces
     #[command(subcommand)]
     Tunnel(tunnel::Command),
-    /// What the TCP option has counted, for each process that uses it
+    /// Show the counters of the TCP option for each process that uses it
     Status(hosts_base::output::Format),
     /// Send a file over all interfaces
     Send(transfer::SendOptions),
@@ -154,7 +159,7 @@ pub enum Command {
     Receive(transfer::ReceiveOptions),
 }
 
-/// Memory that is freed is used again (glibc), up to this many bytes.
+/// Freed memory that the allocator (glibc) keeps for reuse, in bytes.
 #[cfg(target_env = "gnu")]
 const KEPT_MEMORY: libc::c_int = 64 << 20;
 

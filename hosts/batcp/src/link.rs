@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A subflow's socket, and what the kernel says of it.
+//! Socket of a subflow, and the kernel's measures of its path.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -16,35 +16,35 @@ use hosts_base::tcp;
 
 use super::seal::{MESSAGE, OVERHEAD, Seal};
 
-/// What the kernel says of a subflow's path.
+/// Path of a subflow as the kernel measures it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Path {
     pub rtt: Duration,
     pub rtt_variation: Duration,
     pub min_rtt: Duration,
-    /// Bytes that may be in flight, by the round-trip time: the throughput until one has been measured.
+    /// Window over round-trip time, in bytes per second: the throughput until one has been measured.
     pub window_rate: f64,
-    /// Since the peer's kernel was last heard.
+    /// Time since the last segment from the peer's kernel.
     pub silence: Duration,
 }
 
-/// A subflow's socket, shared by its tasks and the connection's bookkeeping.
+/// Socket of a subflow, shared by its tasks and the connection's bookkeeping.
 pub struct Link {
     pub stream: TcpStream,
     pub local: SocketAddr,
     pub peer: SocketAddr,
-    /// An idle peer's kernel is asked for a sign of life this often.
+    /// Interval of keepalive probes to an idle peer.
     pub keepalive: Duration,
-    /// The writer waits for this while it has nothing to write.
+    /// Notified when there is something to write; the idle writer waits for it.
     pub ready: Notify,
-    /// What is carried is sealed with these.
+    /// Keys that frames are sealed with.
     pub seal: Option<Seal>,
     /// Bytes given to the kernel, the hello among them.
     written: AtomicU64,
 }
 
 impl Link {
-    /// Takes over a connected socket on which `hello` octets were written. `timeout`: of the connection.
+    /// Wrap a connected socket on which `hello` octets were written. `timeout`: of the connection.
     pub fn new(stream: TcpStream, hello: usize, seal: Option<Seal>, timeout: Duration) -> io::Result<Self> {
         let hello = hello + seal.as_ref().map_or(0, |_| MESSAGE);
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
@@ -65,6 +65,7 @@ impl Link {
         self.seal.as_ref().map_or(0, |_| OVERHEAD)
     }
 
+    /// Return the octets written to the kernel, the hello included.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
@@ -99,13 +100,13 @@ impl Link {
         let _ = SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes);
     }
 
-    /// What is not sent yet is thrown away when the socket closes.
+    /// Make the socket discard unsent bytes when it closes.
     pub fn discard(&self) {
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 
-    /// Waits until the kernel's unsent queue is short. tokio remembers that a socket was writable until a write fails, but here
-    /// nothing is at hand to be tried: poll(2) asks, and arms the next event.
+    /// Wait until the kernel's unsent queue is short. tokio remembers that a socket was writable until a write fails,
+    /// but here nothing is ready to be written: poll(2) checks, and arms the next event.
     pub async fn writable(&self) -> io::Result<()> {
         loop {
             let _ = self.stream.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
@@ -121,7 +122,7 @@ impl Link {
     /// Writes all of `pieces`, none of which is empty. Errors: the subflow is dead.
     pub async fn write_all(&self, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         while !pieces.is_empty() {
-            // Not by tokio: it knows nothing of the socket's being writable, see `writable`.
+            // Not by tokio: it does not know that the socket is writable, see `writable`.
             match SockRef::from(&self.stream).send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL) {
                 Ok(length) => {
                     IoSlice::advance_slices(&mut pieces, length);

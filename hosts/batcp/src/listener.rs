@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waits for connections and brings their subflows together.
+//! Accepts connections and adds further subflows to them.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,21 +17,21 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
-use super::keeper::{HANDSHAKE, keep, part};
+use super::connection_state::ConnectionState;
+use super::hello::{ANSWER, Answer, HANDSHAKE, Hello, Keys, OTHER_VERSION, PROOF, Purpose};
 use super::link::Link;
+use super::path_manager::{close_subflows, maintain_subflows};
 use super::seal::{self, Seal};
-use super::transport::Shared;
 use super::{Connection, Options};
-use hosts_base::places::{BACKLOG, Places};
+use hosts_base::slots::{BACKLOG, ConnectionSlots};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
 const PENDING: usize = 256;
-/// Bytes that all connections of an open listener together keep at most in each direction, and what a connection gets at least.
+/// Maximum bytes of all connections of an open listener in each direction, and minimum bytes of one.
 const OPEN_WINDOWS: usize = 64 << 20;
-const LEAST_WINDOW: usize = 64 << 10;
+const MIN_WINDOW: usize = 64 << 10;
 
-/// What has come to a listener so far.
+/// Counters of a listener's arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Arrivals {
     /// Connections that speak BATCP, and plain ones.
@@ -39,7 +39,7 @@ pub struct Arrivals {
     pub plain: u64,
     /// Further subflows of connections.
     pub joined: u64,
-    /// Hellos that were none, late, or of a connection that they could not prove to belong to.
+    /// Rejected subflows: no hello, a late one, or a join without proof.
     pub refused: u64,
 }
 
@@ -51,9 +51,10 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// Accepts connections, from clients that speak BATCP and, where the negotiation can tell, from plain ones.
+/// Accepts connections, from clients that speak BATCP and, where the negotiation can distinguish them, from plain ones.
 ///
-/// While it lives, its connections can take in further subflows; those that it has accepted outlive it with the subflows they have.
+/// While the listener lives, its connections can add subflows; those that it has accepted outlive it with the subflows
+/// they have.
 pub struct Listener {
     local: SocketAddr,
     accepted: mpsc::Receiver<Connection>,
@@ -62,7 +63,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on one address; port 0 takes a free one. Must be called within a tokio runtime.
+    /// Listen on one address; port 0 takes a free one. Must be called within a tokio runtime.
     pub fn bind(address: SocketAddr, options: Options) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -70,10 +71,10 @@ impl Listener {
         Self::from_socket(socket, options)
     }
 
-    /// Listens on a bound socket: for what `bind` cannot express, as IP_TRANSPARENT.
+    /// Listen on a bound socket: for options that `bind` cannot express, such as IP_TRANSPARENT.
     pub fn from_socket(socket: Socket, mut options: Options) -> io::Result<Self> {
         if options.key.is_open() {
-            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(LEAST_WINDOW));
+            options.window = options.window.min((OPEN_WINDOWS / options.connections.max(1)).max(MIN_WINDOW));
         }
         options.negotiation.listen(socket.as_fd())?;
         socket.set_nonblocking(true)?;
@@ -83,21 +84,24 @@ impl Listener {
         let (accept, accepted) = mpsc::channel(PENDING);
         let counters = Arc::<Counters>::default();
         let permits = Arc::new(Semaphore::new(options.connections));
-        let desk = Desk { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
-        let accepting = tokio::spawn(receive(listener, Arc::new(desk))).abort_handle();
+        let context =
+            AcceptContext { options, accept, counters: counters.clone(), permits, connections: Arc::default() };
+        let accepting = tokio::spawn(receive(listener, Arc::new(context))).abort_handle();
         Ok(Self { local, accepted, counters, accepting })
     }
 
+    /// Return the address that the listener is bound to.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
     }
 
-    /// The next connection. Its subflows are accepted in the background, even while nobody waits here.
-    /// Errors: the listening socket is broken. Clients that fail are counted, not reported.
+    /// Return the next connection. Subflows are accepted in the background, even while no call waits here. Errors: the
+    /// listening socket is broken. Clients that fail are counted, not reported.
     pub async fn accept(&mut self) -> io::Result<Connection> {
         self.accepted.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// Return the counters of arrivals so far.
     pub fn arrivals(&self) -> Arrivals {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { opened, plain, joined, refused } = &*self.counters;
@@ -111,25 +115,25 @@ impl Drop for Listener {
     }
 }
 
-struct Desk {
+struct AcceptContext {
     options: Options,
     accept: mpsc::Sender<Connection>,
     counters: Arc<Counters>,
-    /// For connections that have not come to their end.
+    /// Permits of connections that have not ended.
     permits: Arc<Semaphore>,
     connections: Arc<Mutex<Connections>>,
 }
 
-/// By their tokens; none: the opener's proof is on its way, and another interface's join may be quicker.
-type Connections = HashMap<u64, Option<Arc<Shared>>>;
+/// Connections by token; None: the opener's proof is awaited, and another interface's join may come first.
+type Connections = HashMap<u64, Option<Arc<ConnectionState>>>;
 
-/// A token that is welcome, until the opener has proved who it is or is gone.
-struct Opening {
+/// Token of a connection whose opener has not yet proved the key; removed when dropped before that.
+struct PendingOpen {
     connections: Arc<Mutex<Connections>>,
     token: u64,
 }
 
-impl Drop for Opening {
+impl Drop for PendingOpen {
     fn drop(&mut self) {
         let mut connections = self.connections.lock().expect("no panic holds it");
         if connections.get(&self.token).is_some_and(Option::is_none) {
@@ -138,21 +142,21 @@ impl Drop for Opening {
     }
 }
 
-async fn receive(listener: TcpListener, desk: Arc<Desk>) {
-    let places = Places::new(PENDING);
+async fn receive(listener: TcpListener, context: Arc<AcceptContext>) {
+    let slots = ConnectionSlots::new(PENDING);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (desk, places) = (desk.clone(), places.clone());
+                let (context, slots) = (context.clone(), slots.clone());
                 tokio::spawn(async move {
-                    let counter = match places.hold(peer.ip(), desk.greet(stream)).await {
-                        Some(Ok(counter)) => counter(&desk.counters),
-                        _ => &desk.counters.refused,
+                    let counter = match slots.hold(peer.ip(), context.handshake(stream)).await {
+                        Some(Ok(counter)) => counter(&context.counters),
+                        _ => &context.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
                 });
             }
-            // The process has no descriptor left, or the client was gone already: the next may fare better.
+            // No descriptor is left, or the client was gone already: retry.
             Err(_) => sleep(Duration::from_millis(20)).await,
         }
     }
@@ -160,15 +164,15 @@ async fn receive(listener: TcpListener, desk: Arc<Desk>) {
 
 type Counter = fn(&Counters) -> &AtomicU64;
 
-impl Desk {
-    /// Reads a hello and does what it asks. Until the client has proved that it has the key, it costs this task and a
-    /// socket. Errors: the subflow is refused.
-    async fn greet(&self, mut stream: TcpStream) -> io::Result<Counter> {
+impl AcceptContext {
+    /// Read a hello and open or join its connection. Until the client has proved that it has the key, it costs this
+    /// task and a socket. Errors: the subflow is rejected.
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<Counter> {
         if !self.options.negotiation.received(stream.as_fd())? {
             self.hand_over(Connection::plain(stream)?)?;
             return Ok(|counters| &counters.plain);
         }
-        // Who says nothing, or something else, is not worth the kernel's lingering.
+        // A client that sends no valid hello is not worth the kernel's lingering.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
         let hello = match Hello::decode(&read(&mut stream).await?) {
             Ok(hello) => hello,
@@ -194,7 +198,7 @@ impl Desk {
         let keys = Keys::new(&self.options.key, theirs, nonce);
         let answer = Answer::welcome(hello, nonce, token, self.options.window as u64, &keys);
         self.connections.lock().expect("no panic holds it").insert(token, None);
-        let _opening = Opening { connections: self.connections.clone(), token };
+        let _pending = PendingOpen { connections: self.connections.clone(), token };
         stream.write_all(&answer.encode()).await?;
         if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));
@@ -202,17 +206,17 @@ impl Desk {
         let seal = seal(&mut stream, hello, &keys).await?;
         SockRef::from(&stream).set_linger(None)?;
         let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
-        let shared = Shared::new(self.options.clone(), hello.mark.connection, keys, token, limit);
-        // Others may have come since it was asked.
+        let shared = ConnectionState::new(self.options.clone(), hello.mark.connection, keys, token, limit);
+        // Other connections may have come since the check.
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
         self.connections.lock().expect("no panic holds it").insert(token, Some(shared.clone()));
         shared.add(hello.mark.interface, hello.interface.clone(), link);
         let connection = Connection::new(shared.clone());
         let connections = self.connections.clone();
         tokio::spawn(async move {
-            keep(&shared, None).await;
+            maintain_subflows(&shared, None).await;
             drop(permit); // one that only takes its leave keeps nobody out
-            part(&shared).await;
+            close_subflows(&shared).await;
             connections.lock().expect("no panic holds it").remove(&token);
         });
         self.hand_over(connection?)?;
@@ -220,7 +224,7 @@ impl Desk {
     }
 
     async fn join(&self, mut stream: TcpStream, hello: &Hello, token: u64, sequence: u32) -> io::Result<Counter> {
-        // As long as an opener may take for its proof.
+        // Wait as long as an opener may take for its proof.
         let known = loop {
             match self.connections.lock().expect("no panic holds it").get(&token) {
                 Some(None) => {}
@@ -247,25 +251,27 @@ impl Desk {
         Ok(|counters| &counters.joined)
     }
 
-    /// Errors: too many wait to be accepted already, or the listener is gone; the connection is reset.
+    /// Pass a connection to `accept`. Errors: too many wait to be accepted already, or the listener is gone; the
+    /// connection is reset.
     fn hand_over(&self, connection: Connection) -> io::Result<()> {
         self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
 }
 
-/// The keys of a subflow whose opener has proved that it knows the connection's, and wants it sealed.
+/// Return the keys of a subflow if its opener, which has proved that it knows the connection's, wants it sealed.
 async fn seal(stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
     Ok(if hello.sealed { Some(seal::answer(stream, &keys.secret(hello)).await?) } else { None })
 }
 
-/// What a client has to say, in the time that a handshake has.
+/// Read N octets from a client within the time of a handshake.
 async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     timeout(HANDSHAKE, stream.read_exact(&mut octets)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(octets)
 }
 
-/// An answer after which the subflow closes; it is to arrive. It fits the socket's buffer, so nobody waits.
+/// Send an answer and close the subflow without a reset. The answer fits the socket's buffer, so the write does not
+/// block.
 async fn refuse(mut stream: TcpStream, answer: &Answer) -> io::Result<()> {
     SockRef::from(&stream).set_linger(None)?;
     stream.write_all(&answer.encode()).await

@@ -30,7 +30,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/batcp_option.skel.rs"));
 }
 
-/// What the option's program has seen since it was loaded. SYNs and SYN-ACKs count each time they are sent.
+/// Counters of the option's program since it was loaded. SYNs and SYN-ACKs count each time they are sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counts {
     /// SYNs sent with the option
@@ -55,7 +55,7 @@ pub struct Counts {
 const ANNOUNCES: u8 = 1;
 const ANSWERS: u8 = 2;
 const HANDSHAKE: usize = 9;
-/// What the kernel keeps of a map's name: 15 bytes.
+/// Map name as the kernel keeps it: 15 bytes.
 const COUNTS_MAP: &str = "batcp_counts";
 
 /// The loaded and attached program.
@@ -67,7 +67,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Loads the program for sockets that this process makes (paper 003, section 3). Errors: no right (CAP_BPF and
+    /// Load the program for sockets that this process makes (paper 003, section 3). Errors: no right (CAP_BPF and
     /// CAP_NET_ADMIN, without a mounted cgroup2 also CAP_SYS_ADMIN), or a kernel without BPF header options and loops
     /// (before 5.17).
     pub fn load() -> Result<Self, Error> {
@@ -83,14 +83,14 @@ impl Announcer {
         })
     }
 
-    /// What the peer of a socket said (paper 003, section 3.1): on an accepted socket the mark of its SYN, on a
-    /// connected one the mark of its SYN-ACK, which is the socket's own. `None`: nothing, so it is plain TCP.
+    /// Return the mark that a socket's peer sent (paper 003, section 3.1): on an accepted socket that of its SYN, on a
+    /// connected one that of its SYN-ACK, which is the socket's own. `None`: no mark, so it is plain TCP.
     pub fn peer_mark(&self, socket: BorrowedFd) -> io::Result<Option<Mark>> {
         let value = self.sockets.lookup(&key(socket), MapFlags::ANY).map_err(failed)?;
         Ok(value.filter(|v| v.len() == HANDSHAKE && v[1] == 1).and_then(|v| mark_of(&v[3..])))
     }
 
-    /// What the program has counted since it was loaded (paper 003, section 3.1).
+    /// Read the program's counters (paper 003, section 3.1).
     pub fn counts(&self) -> Result<Counts, Error> {
         read_counts(&self.counts)
     }
@@ -146,7 +146,7 @@ struct Row {
     counts: Counts,
 }
 
-/// Prints the counts of every process of this PID namespace that has loaded the option (paper 003, section 3). Errors:
+/// Print the counters of every process of this PID namespace that has loaded the option (paper 003, section 3). Errors:
 /// no right to open other processes' maps (CAP_BPF and CAP_SYS_ADMIN).
 pub fn status(format: Format) -> Result<(), Error> {
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts segments into order again (paper 003, section 3.6), in bounded memory.
+//! Reassembles segments in order (paper 003, section 3.6), in bounded memory.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::segment::{MAX_OUTSTANDING, Malformed};
 
-/// A segment that is worth keeping where it was read to, in bytes: an eighth of the longest read buffer at least, so that what
-/// is held may keep eight times its bytes alive, if a peer with the key means harm.
+/// Minimum length of a segment that is kept in its read buffer, in bytes: an eighth of the longest read buffer, so that
+/// the memory held is at most eight times the bytes kept, if a peer with the key is hostile.
 const LONG: usize = 32_768;
 
 /// The receiving end of a connection. Never holds more than `window` bytes, nor more than `MAX_OUTSTANDING` segments.
@@ -16,8 +16,8 @@ pub struct Reassembly {
     window: usize,
     /// Number of the segment that is to be read next.
     expected: u64,
-    /// What is in order and not yet read: long segments where the subflow has read them to, and then the short ones behind
-    /// them, copied together, as each would keep a whole buffer alive.
+    /// Bytes in order and not yet read: long segments in their read buffers, and then the short ones behind them,
+    /// copied together, as each would keep a whole buffer alive.
     readable: VecDeque<Bytes>,
     tail: BytesMut,
     readable_bytes: usize,
@@ -46,8 +46,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes a segment. Returns whether it was new. Errors: the peer exceeds the window that it was given, numbers a segment after
-    /// the end, or one further ahead than a sender may be.
+    /// Add a segment; return true if it was new. Errors: the peer exceeds its window, numbers a segment after the end,
+    /// or one further ahead than a sender may.
     pub fn accept(&mut self, number: u64, payload: Bytes) -> Result<bool, Malformed> {
         if number < self.expected || self.early.contains_key(&number) {
             self.duplicates += 1;
@@ -100,13 +100,13 @@ impl Reassembly {
         Ok(())
     }
 
-    /// What to acknowledge: the next segment, or one more once the end and all before it have come; and how many bytes the
-    /// peer may have sent in all.
+    /// Return the acknowledgement: the next expected segment, or one more once the end and all before it have come; and
+    /// the bytes that the peer may have sent in all.
     pub fn acknowledgement(&self) -> (u64, u64) {
         (self.expected + u64::from(self.is_complete()), self.read + self.window as u64)
     }
 
-    /// Whether all segments to the end have come. They may still wait to be read.
+    /// True if all segments up to the end have come. They may still wait to be read.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.expected)
     }
@@ -128,12 +128,12 @@ impl Reassembly {
         length
     }
 
-    /// Takes bytes that are in order, `most` at most, as they came.
-    pub fn take(&mut self, most: usize) -> Bytes {
+    /// Take at most `max` bytes that are in order, as they came.
+    pub fn take(&mut self, max: usize) -> Bytes {
         let bytes = match self.readable.front_mut() {
-            Some(front) if front.len() > most => front.split_to(most),
+            Some(front) if front.len() > max => front.split_to(max),
             Some(_) => self.readable.pop_front().expect("it is there"),
-            None => self.tail.split_to(most.min(self.tail.len())).freeze(),
+            None => self.tail.split_to(max.min(self.tail.len())).freeze(),
         };
         self.readable_bytes -= bytes.len();
         self.read += bytes.len() as u64;

@@ -3,7 +3,7 @@
 
 use super::Interface;
 
-/// The loads of interfaces, equations 1 to 4. `throughputs` in bytes per second, beside the interface that each belongs to.
+/// Compute the loads of interfaces, equations 1 to 4. `throughputs` in bytes per second, each with its interface.
 ///
 /// How a load is read: the relation is something to be minimised, so the *lowest* index is the best interface and its load is 1;
 /// an interface of load 2 is half as good. The paper says that the load "shows how many segments are going to be sent", which read
@@ -30,8 +30,8 @@ pub fn loads(interfaces: &[(&Interface, f64)]) -> Vec<f64> {
     index.iter().map(|i| i / best).collect()
 }
 
-/// How much dearer an interface is than the cheapest one, at least 1: cost to the power of its weight. The `earliest`
-/// scheduler uses an interface for 1/dearness of its throughput.
+/// Compute each interface's dearness: its cost relative to the cheapest one's, to the power of its weight, at least 1.
+/// The `earliest` scheduler uses an interface for 1/dearness of its throughput.
 pub fn dearness(interfaces: &[&Interface]) -> Vec<f64> {
     let price = |interface: &&Interface| interface.cost.powf(interface.weight_cost);
     let cheapest = interfaces.iter().map(price).fold(f64::INFINITY, f64::min);
@@ -56,7 +56,7 @@ impl RoundRobin {
         self.entries.iter_mut().for_each(|entry| entry.1 /= total);
     }
 
-    /// Whose turn it is; None without keys.
+    /// Return the key that has the turn; None without keys.
     pub fn turn(&self) -> Option<u32> {
         self.entries.iter().max_by(|a, b| (a.1 + a.2).total_cmp(&(b.1 + b.2))).map(|entry| entry.0)
     }

@@ -14,7 +14,8 @@ use snow::{Builder, HandshakeState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::keeper::HANDSHAKE;
+use super::hello::HANDSHAKE;
+use super::segment::MAX_FRAME;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 const TAG: usize = 16;
@@ -22,17 +23,17 @@ const TAG: usize = 16;
 pub const MESSAGE: usize = 32 + TAG;
 /// Octets that a frame becomes longer.
 pub const OVERHEAD: usize = 2 + TAG;
-/// The longest frame: Noise's messages have 65535 octets at most.
-pub const LONGEST: usize = 65_535 - TAG;
+/// Noise's messages have 65535 octets at most.
+const _: () = assert!(MAX_FRAME + TAG == 65_535);
 
-/// A subflow's keys in both directions; whoever uses them counts the records.
+/// Keys of a subflow in both directions; the caller counts the records.
 pub struct Seal {
     send: LessSafeKey,
     receive: LessSafeKey,
 }
 
 impl Seal {
-    /// Of a handshake that is done; `opens`: this end began it.
+    /// Take the keys from a finished handshake; `opens`: this end began it.
     fn new(mut noise: HandshakeState, opens: bool) -> Self {
         let key = |octets| LessSafeKey::new(UnboundKey::new(&AES_256_GCM, octets).expect("a key of 32 octets"));
         let (opener, listener) = noise.dangerously_get_raw_split();
@@ -54,41 +55,41 @@ fn handshake(secret: &[u8; 32], opens: bool) -> HandshakeState {
     made.expect("a secret of 32 octets")
 }
 
-async fn say<S: AsyncWrite + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
+async fn send_message<S: AsyncWrite + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
     let mut message = [0; MESSAGE];
     let length = noise.write_message(&[], &mut message).map_err(io::Error::other)?;
     stream.write_all(&message[..length]).await
 }
 
-async fn hear<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
+async fn receive_message<S: AsyncRead + Unpin>(noise: &mut HandshakeState, stream: &mut S) -> io::Result<()> {
     let mut message = [0; MESSAGE];
     timeout(HANDSHAKE, stream.read_exact(&mut message)).await.map_err(|_| io::ErrorKind::TimedOut)??;
     noise.read_message(&message, &mut [0; MESSAGE]).map_err(|_| invalid("who answers is not the peer"))?;
     Ok(())
 }
 
-/// The opener's part. Errors: the peer is silent, or another one.
+/// Run the opener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, true);
-    say(&mut noise, stream).await?;
-    hear(&mut noise, stream).await?;
+    send_message(&mut noise, stream).await?;
+    receive_message(&mut noise, stream).await?;
     Ok(Seal::new(noise, true))
 }
 
-/// The listener's part. Errors: the same.
+/// Run the listener's part of the handshake. Errors: the peer is silent, or another one.
 pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, secret: &[u8; 32]) -> io::Result<Seal> {
     let mut noise = handshake(secret, false);
-    hear(&mut noise, stream).await?;
-    say(&mut noise, stream).await?;
+    receive_message(&mut noise, stream).await?;
+    send_message(&mut noise, stream).await?;
     Ok(Seal::new(noise, false))
 }
 
-/// Records that are written together. What they hold is overwritten by the next ones, which costs less than to clear it.
+/// Records that are written together. The next ones overwrite them, which costs less than clearing.
 #[derive(Default)]
 pub struct Records {
     octets: Vec<u8>,
     length: usize,
-    /// Of the records so far in this direction.
+    /// Number of records so far in this direction.
     count: u64,
 }
 
@@ -101,7 +102,7 @@ impl Records {
         &self.octets[..self.length]
     }
 
-    /// Appends a record of a frame, which comes as its head and the rest.
+    /// Append a record of a frame, given as its head and the rest.
     pub fn push(&mut self, seal: &Seal, head: &[u8], rest: &[u8]) {
         let length = head.len() + rest.len();
         let (start, end) = (self.length, self.length + OVERHEAD + length);
@@ -114,13 +115,13 @@ impl Records {
         frame[..head.len()].copy_from_slice(head);
         frame[head.len()..].copy_from_slice(rest);
         let made = seal.send.seal_in_place_separate_tag(nonce(self.count), Aad::empty(), frame);
-        tag.copy_from_slice(made.expect("frames are at most LONGEST long").as_ref());
+        tag.copy_from_slice(made.expect("frames are at most MAX_FRAME long").as_ref());
         (self.length, self.count) = (end, self.count + 1);
     }
 }
 
-/// Takes the frame of the first whole record out of `from`, opened where it lies; None while it is incomplete. Errors: a record
-/// that the peer has not sealed, or not as the next.
+/// Take the frame of the first whole record out of `from`, opened in place; None while it is incomplete. Errors: a
+/// record that the peer has not sealed, or not as the next.
 pub fn unseal(seal: &Seal, count: &mut u64, from: &mut BytesMut) -> io::Result<Option<BytesMut>> {
     let Some(head) = from.first_chunk::<2>() else { return Ok(None) };
     let whole = 2 + usize::from(u16::from_be_bytes(*head));
@@ -201,8 +202,8 @@ mod tests {
     fn the_longest_frame_fits() {
         let (here, there) = meet([1; 32], [1; 32]);
         let mut records = Records::default();
-        records.push(&here.unwrap(), &[], &[7; LONGEST]);
+        records.push(&here.unwrap(), &[], &[7; MAX_FRAME]);
         let got = unseal(&there.unwrap(), &mut 0, &mut BytesMut::from(records.octets())).unwrap().unwrap();
-        assert_eq!(got, [7; LONGEST][..]);
+        assert_eq!(got, [7; MAX_FRAME][..]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What subflows carry after the hello: segments, acknowledgements, the end and the reset of a connection.
+//! Frames on subflows after the hello: segments, acknowledgements, the end and the reset of a connection.
 //!
 //! | octets | field |
 //! | --- | --- |
@@ -20,7 +20,10 @@ pub const MAX_OUTSTANDING: u64 = 16_384;
 pub const MAX_PAYLOAD: usize = 65_535;
 /// Octets before the payload.
 pub const HEADER: usize = 8;
+/// Octets of the longest segment that is sent, header included: sealed with its tag of 16 it fills a message of Noise.
+pub const MAX_FRAME: usize = 65_535 - 16;
 
+/// Frame of a subflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     Segment {
@@ -32,22 +35,22 @@ pub enum Frame {
         expected: u64,
         limit: u64,
     },
-    /// No segment from `number` on will come (the FIN of section 3.2).
+    /// End of the stream: `number` follows the last segment (the FIN of section 3.2).
     End {
         number: u64,
     },
-    /// The connection is over (the RST of section 3.3).
+    /// Reset of the connection (the RST of section 3.3).
     Reset {
         reason: u16,
     },
 }
 
-/// A peer broke the protocol: what it did, in words.
+/// Violation of the protocol by a peer, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// The header of a segment.
+/// Encode the header of a segment.
 pub fn segment_header(number: u64, length: usize) -> [u8; HEADER] {
     header(1, u16::try_from(length).expect("payloads are at most MAX_PAYLOAD long"), number)
 }
@@ -58,7 +61,7 @@ fn header(kind: u8, length: u16, number: u64) -> [u8; HEADER] {
     octets
 }
 
-/// An acknowledgement, an end or a reset as octets. Segments are written as header and payload, without a copy.
+/// Encode an acknowledgement, an end or a reset. Segments are written as header and payload, without a copy.
 pub fn encode(frame: &Frame) -> Vec<u8> {
     match *frame {
         Frame::Segment { number, ref payload } => [&segment_header(number, payload.len())[..], payload].concat(),
@@ -68,10 +71,10 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
     }
 }
 
-/// Takes the first whole frame out of `from`; None while it is incomplete. `near` is a number close to those that are to be expected:
-/// the ten digits are continued from it, so that numbers here never wrap.
-/// Errors: an unknown kind, a length or number that no sender writes.
-pub fn decode(from: &mut BytesMut, near: impl Fn(&Ten) -> u64) -> Result<Option<Frame>, Malformed> {
+/// Take the first whole frame out of `from`; None while it is incomplete. `near` returns the number next to the
+/// expected one with these ten digits, so that numbers here never wrap. Errors: an unknown kind, a length or number
+/// that no sender writes.
+pub fn decode(from: &mut BytesMut, near: impl Fn(&WireSequence) -> u64) -> Result<Option<Frame>, Malformed> {
     let Some(head) = from.first_chunk::<HEADER>() else { return Ok(None) };
     let (kind, word) = (head[0], u64::from_be_bytes(*head));
     let length = (word >> 40 & 0xffff) as usize;
@@ -97,20 +100,22 @@ pub fn decode(from: &mut BytesMut, near: impl Fn(&Ten) -> u64) -> Result<Option<
     let mut body = from.split_to(whole);
     body.advance(HEADER);
     Ok(Some(match kind {
-        1 => Frame::Segment { number: near(&Ten::Theirs(number)), payload: body.freeze() },
-        2 => Frame::Acknowledgement { expected: near(&Ten::Ours(number)), limit: body.get_u64() },
-        3 => Frame::End { number: near(&Ten::Theirs(number)) },
+        1 => Frame::Segment { number: near(&WireSequence::Received(number)), payload: body.freeze() },
+        2 => Frame::Acknowledgement { expected: near(&WireSequence::Sent(number)), limit: body.get_u64() },
+        3 => Frame::End { number: near(&WireSequence::Received(number)) },
         _ => Frame::Reset { reason: length as u16 },
     }))
 }
 
-/// A ten-digit number as it came, and whose segments it counts.
-pub enum Ten {
-    Theirs(u64),
-    Ours(u64),
+/// Segment number as it is on the wire, ten digits, by the direction of the segments that it counts.
+pub enum WireSequence {
+    /// The peer sends these segments.
+    Received(u64),
+    /// This end sends these segments.
+    Sent(u64),
 }
 
-/// The number next to `near` whose last ten digits are `digits`.
+/// Return the number next to `near` whose last ten digits are `digits`.
 pub fn continue_number(digits: u64, near: u64) -> u64 {
     let ahead = (digits + NUMBERS - near % NUMBERS) % NUMBERS;
     if ahead >= NUMBERS / 2 && near + ahead >= NUMBERS { near + ahead - NUMBERS } else { near + ahead }
@@ -121,9 +126,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plain(ten: &Ten) -> u64 {
-        match *ten {
-            Ten::Theirs(number) | Ten::Ours(number) => number,
+    fn plain(sequence: &WireSequence) -> u64 {
+        match *sequence {
+            WireSequence::Received(number) | WireSequence::Sent(number) => number,
         }
     }
 

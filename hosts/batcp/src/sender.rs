@@ -5,14 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use super::seal::LONGEST;
-use super::segment::{HEADER, MAX_OUTSTANDING, Malformed};
+use super::segment::{HEADER, MAX_FRAME, MAX_OUTSTANDING, Malformed};
 
-/// What a program writes is gathered in pieces of the longest segment; a segment never spans two.
-pub const PIECE: usize = LONGEST - HEADER;
+/// Bytes that writes are gathered in: the payload of the longest segment; a segment never spans two pieces.
+pub const PIECE: usize = MAX_FRAME - HEADER;
 
-/// Which subflow carries a segment, and how many bytes that subflow has carried with it: once its peer's kernel has acknowledged
-/// so many, the segment has arrived there.
+/// Transmission of a segment on a subflow; `position`: bytes that the subflow has carried up to its end. Once the
+/// peer's kernel has acknowledged so many, the segment has arrived there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
     pub subflow: u32,
@@ -21,17 +20,18 @@ pub struct Carrier {
 
 struct Outstanding {
     payload: Bytes,
-    /// The subflows that carry it; each at most once.
+    /// Subflows that carry it; each at most once.
     carriers: Vec<Carrier>,
 }
 
-/// A segment to be written to a subflow.
+/// Segment to be written to a subflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub number: u64,
     pub payload: Bytes,
 }
 
+/// Sending end of a connection's stream.
 pub struct Sender {
     window: usize,
     unsent: VecDeque<Bytes>,
@@ -115,7 +115,7 @@ impl Sender {
         }
     }
 
-    /// No more will be written.
+    /// End the stream: no more will be written.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -151,7 +151,7 @@ impl Sender {
         Some(Segment { number, payload })
     }
 
-    /// The oldest lost segment that `subflow` does not carry already.
+    /// Take the oldest lost segment that `subflow` does not carry already.
     pub fn take_lost(&mut self, subflow: u32) -> Option<Segment> {
         let carries = |number: &u64| self.carriers(*number).iter().any(|carrier| carrier.subflow == subflow);
         let number = *self.lost.iter().find(|number| !carries(number))?;
@@ -160,8 +160,8 @@ impl Sender {
         Some(Segment { number, payload: self.outstanding[(number - self.first) as usize].payload.clone() })
     }
 
-    /// A segment that is on its way on other subflows only, for `subflow` to carry too: the oldest (`newest` false: it holds up the
-    /// receiver) or the newest one (it would come last) for which `worth` says so of its carriers and length.
+    /// Copy for `subflow` a segment that only other subflows carry: the oldest (`newest` false: it holds up the
+    /// receiver) or the newest one (it would come last) for which `worth` returns true, given its carriers and length.
     pub fn take_again(
         &mut self,
         subflow: u32,
@@ -181,7 +181,7 @@ impl Sender {
         Some(Segment { number, payload: self.outstanding[index].payload.clone() })
     }
 
-    /// `carrier` takes the segment.
+    /// Record that `carrier` takes the segment.
     pub fn carried(&mut self, number: u64, carrier: Carrier) {
         if let Some(entry) = number.checked_sub(self.first).and_then(|index| self.outstanding.get_mut(index as usize)) {
             entry.carriers.push(carrier);
@@ -192,9 +192,9 @@ impl Sender {
         &self.outstanding[(number - self.first) as usize].carriers
     }
 
-    /// A subflow is dead (`dead`) or does not get on: what only it carries and its peer has not got is lost until it is acknowledged.
-    /// `delivered`: bytes that the subflow's peer has acknowledged; of a dead one nothing counts, for what its peer had not
-    /// read is gone. `hopeless`: other subflows that do not get on either.
+    /// Mark as lost the segments that only `subflow` carries, which is dead (`dead`) or stalled, until they are
+    /// acknowledged. `delivered`: bytes that the subflow's peer has acknowledged; it does not count for a dead one, as
+    /// unread bytes are gone. `hopeless`: other stalled subflows.
     pub fn lose(&mut self, subflow: u32, delivered: u64, dead: bool, hopeless: &[u32]) {
         for (number, entry) in (self.first..).zip(&mut self.outstanding) {
             let concerned = entry
@@ -211,7 +211,7 @@ impl Sender {
         }
     }
 
-    /// A subflow gets on again: what it carries arrives after all.
+    /// Unmark the lost segments of a subflow that has recovered.
     pub fn recovered(&mut self, subflow: u32) {
         let Self { lost, outstanding, first, .. } = self;
         lost.retain(|number| {
@@ -219,8 +219,8 @@ impl Sender {
         });
     }
 
-    /// The peer has all segments before `expected` and takes `limit` bytes in all. Returns the bytes that this acknowledged.
-    /// Errors: it acknowledges what was never sent.
+    /// Process an acknowledgement: the peer has all segments before `expected` and takes `limit` bytes in all. Return
+    /// the newly acknowledged bytes. Errors: it acknowledges segments that were never sent.
     pub fn acknowledge(&mut self, expected: u64, limit: u64) -> Result<usize, Malformed> {
         let next = self.next();
         if expected > next + u64::from(self.closed) || expected > next && self.unsent_bytes > 0 {
@@ -238,22 +238,22 @@ impl Sender {
         Ok(before - self.outstanding_bytes)
     }
 
-    /// The number after the last segment that was cut.
+    /// Return the number after the last segment that was cut.
     pub fn next(&self) -> u64 {
         self.first + self.outstanding.len() as u64
     }
 
-    /// The number after the last segment of the connection, once that is known: what an end frame says.
+    /// Return the number after the connection's last segment, once that is known: the number of an end frame.
     pub fn end(&self) -> Option<u64> {
         (self.closed && self.unsent_bytes == 0).then(|| self.next())
     }
 
-    /// Whether the peer has everything, and knows that it is everything.
+    /// True if the peer has acknowledged everything and the end.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Whether the peer's window or the bound of segments keeps unsent bytes back.
+    /// True if the peer's window or the bound of segments blocks unsent bytes.
     pub fn is_blocked(&self) -> bool {
         self.unsent_bytes > 0 && (self.cut >= self.limit || self.outstanding.len() as u64 >= MAX_OUTSTANDING)
     }
@@ -266,12 +266,12 @@ impl Sender {
         self.outstanding_bytes
     }
 
-    /// Bytes that the peer has acknowledged.
+    /// Return the bytes that the peer has acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.cut - self.outstanding_bytes as u64
     }
 
-    /// Segments that were given to a second subflow.
+    /// Return the number of segments that were given to a second subflow.
     pub fn repeated(&self) -> u64 {
         self.repeated
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast a connection is by itself: octets from memory to memory, no file and no hash.
+//! Throughput of a connection alone: octets from memory to memory, no file and no hash.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use hosts_base::output::Format;
 use hosts_base::units::show_rate;
 use hosts_base::{About, Error};
 
-/// What one write gives to the connection, and one read takes at most.
+/// Bytes of one write, and maximum bytes of one read.
 const BLOCK: usize = 4 * PIECE;
 
 #[derive(Args)]
@@ -41,11 +41,11 @@ pub struct SpeedOptions {
     format: Format,
 }
 
-/// What a sender prints.
+/// Report of a sender.
 #[derive(Serialize)]
 struct Summary {
     bytes: u64,
-    /// From the first SYN to the receiver's word that all has been read.
+    /// Seconds from the first SYN to the receiver's confirmation that all has been read.
     seconds: f64,
     kbit_per_second: f64,
     status: Status,
@@ -55,7 +55,7 @@ struct Summary {
 pub fn run(options: SpeedOptions) -> Result<(), Error> {
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let transport = Options { key, connections: 1, ..options.transport.receiver.options()? };
-    // On a thread of those that carry the subflows: whoever waits for bytes is then woken without the kernel.
+    // On one of the runtime's threads, which carry the subflows: a reader is then woken without the kernel.
     let runtime = runtime()?;
     let running = runtime.spawn(async move {
         match options.listen {

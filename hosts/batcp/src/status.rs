@@ -1,43 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection tells of itself.
+//! Status of a connection.
 
 use serde::Serialize;
 
 use super::Scheduler;
+use super::connection_state::{ConnectionState, Totals};
 use super::subflow::Subflow;
-use super::transport::Shared;
 
-/// What an interface has carried so far, over all its subflows.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Totals {
-    /// The interface's name at the end that opened the connection; the other end knows only its number.
-    pub interface: String,
-    /// Payload with its repetitions, in bytes.
-    pub bytes_sent: u64,
-    pub bytes_received: u64,
-    pub segments_sent: u64,
-    pub segments_received: u64,
-    /// Subflows that were opened, and that died.
-    pub subflows: u64,
-    pub lost: u64,
-    /// As last seen: the round-trip time, and the filtered throughput in kbit/s (section 3.5).
-    pub rtt_ms: f64,
-    pub throughput_kbit: f64,
-}
-
-impl Totals {
-    pub(super) fn new(interface: &str) -> Self {
-        Self { interface: interface.to_owned(), ..Self::default() }
-    }
-}
-
-/// One subflow that is open.
+/// Status of an open subflow.
 #[derive(Clone, Debug, Serialize)]
 pub struct SubflowStatus {
     pub interface: String,
     pub local: String,
     pub peer: String,
-    /// Nothing arrives on it for the moment.
+    /// Nothing arrives on it at present.
     pub stalled: bool,
     pub rtt_ms: f64,
     /// Filtered, in kbit/s (section 3.5).
@@ -46,7 +22,7 @@ pub struct SubflowStatus {
     pub load: f64,
 }
 
-/// A connection's state and what it has carried. Bytes are payload.
+/// State of a connection and its counters. Bytes are payload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Plain TCP: the peer does not speak BATCP, and nothing below is known.
@@ -58,7 +34,7 @@ pub struct Status {
     pub bytes_read: u64,
     /// Bytes that wait for a segment before them.
     pub bytes_early: usize,
-    /// Segments that were given to a second subflow; segments that came twice.
+    /// Segments that were given to a second subflow; segments received twice.
     pub segments_repeated: u64,
     pub segments_duplicate: u64,
     pub subflows: Vec<SubflowStatus>,
@@ -81,7 +57,7 @@ impl Status {
         }
     }
 
-    pub(super) fn of(shared: &Shared) -> Self {
+    pub(super) fn of(shared: &ConnectionState) -> Self {
         let state = shared.state();
         Self {
             plain: false,

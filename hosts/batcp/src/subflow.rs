@@ -1,55 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A subflow in the books of its connection, and the two tasks that read and write its socket.
+//! Books of a subflow: its counters, measures and timers in its connection.
 
-use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use socket2::SockRef;
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
 
 use super::Interface;
 use super::kalman::Kalman;
 use super::link::{Link, Path};
-use super::seal::{LONGEST, Records, unseal};
-use super::segment::{self, HEADER, MAX_PAYLOAD};
-use super::sender::Segment;
-use super::transport::{Shared, Work};
+use super::segment::{HEADER, MAX_FRAME, MAX_PAYLOAD};
 
-/// How long a segment may take to go out, and a queue in the kernel to drain: the rate times this is their length.
+/// Time for a segment to go out, and for a queue in the kernel to drain: the rate times this is their length.
 pub const GRAIN: Duration = Duration::from_millis(20);
-/// Shortest segment and shortest limit of the kernel's unsent queue, whatever the rate.
+/// Minimum payload of a segment and minimum limit of the kernel's unsent queue, whatever the rate.
 pub const MIN_SEGMENT: usize = 4096 - HEADER;
-/// The longest unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
+/// Maximum unsent queue in the kernel, in bytes: a fast subflow's writer may be late by some milliseconds.
 const MAX_UNSENT: f64 = 4e6;
-/// Segments that one call to the kernel takes.
+/// Segments in one call to the kernel.
 const MAX_BATCH: usize = 16;
-/// The same of a sealed subflow, which keeps a buffer for them.
+/// Segments in one call of a sealed subflow, which keeps a buffer for them.
 const MAX_SEALED: usize = 4;
-/// Least time between two samples of the throughput.
+/// Minimum time between two samples of the throughput.
 pub const SAMPLE: Duration = Duration::from_millis(100);
 
-/// What a connection knows of one of its subflows.
+/// Subflow of a connection.
 pub struct Subflow {
     pub interface: Interface,
     pub number: u8,
-    /// Its number in the coupled congestion control.
+    /// Number in the coupled congestion control.
     pub part: usize,
     pub link: Arc<Link>,
     pub path: Path,
-    /// Bytes that were handed to the writer, those before it included.
+    /// Bytes that were passed to the writer, the hello included.
     pub committed: u64,
     pub rate: Kalman,
-    /// Bytes delivered, and since when there have been no more; when the kernel was last asked.
+    /// Bytes delivered, and the time of the last increase; `refreshed`: time of the last reading.
     pub progress: (u64, Instant),
-    pub asked: Instant,
-    /// Bytes delivered at the last sample, and when.
+    pub refreshed: Instant,
+    /// Bytes delivered at the last sample, and its time.
     pub sample: (u64, Instant),
-    /// Whether the writer ran out of segments since the last sample.
+    /// The writer ran out of segments since the last sample.
     pub starved: bool,
-    /// Bytes per second that it is known to carry at least: the filtered throughput or the last sample, none at first.
+    /// Proven rate in bytes per second: the filtered throughput or the last sample, 0 at first.
     pub carries: f64,
     pub stalled: bool,
     pub load: f64,
@@ -64,7 +57,7 @@ pub struct Subflow {
 }
 
 impl Subflow {
-    /// A subflow whose hello is done, with nothing measured yet.
+    /// Make a subflow whose hello is done, with nothing measured yet.
     pub fn new(number: u8, part: usize, interface: Interface, link: Arc<Link>, now: Instant) -> Self {
         link.limit_unsent(2 * (MIN_SEGMENT + HEADER) as u32);
         // The hello is not a segment, but the kernel counts it.
@@ -77,7 +70,7 @@ impl Subflow {
             committed: link.written(),
             rate: Kalman::default(),
             progress: (delivered, now),
-            asked: now,
+            refreshed: now,
             sample: (delivered, now),
             starved: true,
             carries: 0.0,
@@ -95,47 +88,50 @@ impl Subflow {
         }
     }
 
-    /// Bytes per second: filtered, or by window and round-trip time before the first sample.
+    /// Return the throughput in bytes per second: filtered, or window over round-trip time before the first sample.
     pub fn throughput(&self) -> f64 {
         self.rate.estimate().unwrap_or(self.path.window_rate).max(1000.0)
     }
 
-    /// Bytes handed over and not yet acknowledged by the peer's kernel.
+    /// Return the bytes passed to the writer and not yet acknowledged by the peer's kernel.
     pub fn queued(&self) -> u64 {
         self.committed.saturating_sub(self.progress.0)
     }
 
-    /// Asks the kernel how much has been delivered.
+    /// Read from the kernel how many bytes have been delivered.
     pub fn refresh(&mut self, now: Instant) {
         let delivered = self.link.delivered();
-        self.asked = now;
+        self.refreshed = now;
         if delivered > self.progress.0 || self.queued() == 0 {
             self.progress = (delivered.max(self.progress.0), now);
         }
     }
 
-    /// Seconds until `bytes` more would have arrived.
+    /// Return the seconds until `bytes` more would have arrived.
     pub fn arrival(&self, bytes: usize) -> f64 {
         let drained = (self.queued() + bytes as u64) as f64 / self.throughput();
         drained.max(self.path.min_rtt.as_secs_f64())
     }
 
+    /// Return the payload of a segment that goes out within `GRAIN`.
     pub fn segment_length(&self) -> usize {
-        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, LONGEST - HEADER)
+        ((self.carries * GRAIN.as_secs_f64()) as usize).clamp(MIN_SEGMENT, MAX_FRAME - HEADER)
     }
 
-    /// Segments of the full length that are written at once: as many as go out within a grain of time.
+    /// Return the number of full segments to write at once: as many as go out within `GRAIN`.
     pub fn batch(&self) -> usize {
         let most = if self.link.seal.is_some() { MAX_SEALED } else { MAX_BATCH };
         ((self.carries * GRAIN.as_secs_f64()) as usize / MAX_PAYLOAD).clamp(1, most)
     }
 
+    /// Wake the writer if it is idle.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.idle) {
             self.link.ready.notify_one();
         }
     }
 
+    /// Schedule an acknowledgement at `at`, or leave an earlier one.
     pub fn acknowledge_at(&mut self, at: Instant) {
         if self.ack_at.is_none_or(|old| at < old) {
             self.ack_at = Some(at);
@@ -143,8 +139,8 @@ impl Subflow {
         }
     }
 
-    /// Feeds the filter with the bytes delivered since the last sample, unless the subflow had too little to send, and
-    /// fits the kernel's unsent queue to the throughput.
+    /// Update the filter with the bytes delivered since the last sample, unless the subflow had too little to send, and
+    /// fit the kernel's unsent queue to the throughput.
     pub fn sample(&mut self, now: Instant) {
         let (before, at) = self.sample;
         let elapsed = now - at;
@@ -161,91 +157,5 @@ impl Subflow {
         self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
         self.sample = (self.progress.0, now);
         self.starved = false;
-    }
-}
-
-/// Room for what is read at once: one of the longest segments, some of them where the window is large.
-fn room(window: usize) -> usize {
-    (MAX_PAYLOAD + HEADER) * (window >> 20).clamp(1, 4)
-}
-
-/// Writes what the connection gives to this subflow, until it says that all is done. Errors: the subflow is dead.
-pub async fn write(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let mut sealed = Records::default();
-    loop {
-        link.writable().await?;
-        match shared.work(id) {
-            Work::Control(octets) => match &link.seal {
-                Some(keys) => {
-                    sealed.clear();
-                    sealed.push(keys, &octets, &[]);
-                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
-                }
-                None => link.write_all(&mut [IoSlice::new(&octets)]).await?,
-            },
-            Work::Segments(segments) => match &link.seal {
-                Some(keys) => {
-                    sealed.clear();
-                    for segment in &segments {
-                        let head = segment::segment_header(segment.number, segment.payload.len());
-                        sealed.push(keys, &head, &segment.payload);
-                    }
-                    link.write_all(&mut [IoSlice::new(sealed.octets())]).await?;
-                }
-                None => write_segments(&link, &segments).await?,
-            },
-            Work::Idle(None) => link.ready.notified().await,
-            Work::Idle(Some(until)) => {
-                tokio::select! {
-                    () = link.ready.notified() => {}
-                    () = sleep_until(until.into()) => {}
-                }
-            }
-            Work::Finish => {
-                SockRef::from(&link.stream).shutdown(std::net::Shutdown::Write)?;
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Writes segments from where they are.
-async fn write_segments(link: &Link, segments: &[Segment]) -> io::Result<()> {
-    let heads: Vec<_> = segments.iter().map(|s| segment::segment_header(s.number, s.payload.len())).collect();
-    let mut pieces: Vec<_> = heads
-        .iter()
-        .zip(segments)
-        .flat_map(|(head, segment)| [IoSlice::new(head), IoSlice::new(&segment.payload)])
-        .collect();
-    link.write_all(&mut pieces).await
-}
-
-/// Reads frames until the peer closes the subflow. Errors: the subflow is dead, or the connection is over.
-pub async fn read(shared: Arc<Shared>, id: u32, link: Arc<Link>) -> io::Result<()> {
-    let (mut buffer, mut count) = (BytesMut::new(), 0);
-    let room = room(shared.options.window);
-    loop {
-        match &link.seal {
-            Some(keys) => {
-                while let Some(mut frame) = unseal(keys, &mut count, &mut buffer)? {
-                    shared.received(id, &mut frame)?;
-                    if !frame.is_empty() {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a record is one frame"));
-                    }
-                }
-            }
-            None => shared.received(id, &mut buffer)?,
-        }
-        link.stream.readable().await?;
-        // A frame that has begun has its room already, and ends where that does: the next one begins a buffer.
-        if buffer.len() == buffer.capacity() {
-            buffer.reserve(room);
-        }
-        match link.stream.try_read_buf(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
-        }
     }
 }

@@ -25,12 +25,12 @@ use super::sender::PIECE;
 use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
 use hosts_base::output::Format;
-use hosts_base::places::{Places, raise_descriptor_limit};
+use hosts_base::slots::{ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
 const CHUNK: usize = 4 * PIECE;
 const MAX_HEADER: usize = 4096;
-/// Bytes of a file's name: with what a part has beside it, it is a name in any file system.
+/// Maximum bytes of a file's name: with the suffix of a partial file, it is a name in any file system.
 const MAX_NAME: usize = 200;
 
 #[derive(Args)]
@@ -62,14 +62,14 @@ pub struct ReceiveOptions {
     /// File with the key that senders must have too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Take files of everybody who reaches the address; then no file is ever replaced
+    /// Take files from every client that reaches the address; then no file is ever replaced
     #[arg(long, conflicts_with = "key_file")]
     open: bool,
-    /// Files at a time; further senders are told that the receiver is busy, or, with --open, the one that has the most
-    /// loses its oldest
+    /// Files at a time; further senders are rejected as busy, or, with --open, the one that has the most loses its
+    /// oldest
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
-    /// Bytes of the largest file
+    /// Maximum bytes of a file
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 36, value_parser = clap::value_parser!(u64).range(1..))]
     largest: u64,
     /// End after so many files
@@ -83,16 +83,16 @@ pub struct ReceiveOptions {
     format: Format,
 }
 
-/// What both ends can choose.
+/// Options of both ends.
 #[derive(Args)]
 pub struct ReceiverOptions {
-    /// How segments are spread over the interfaces
+    /// Scheduler of segments over the interfaces
     #[arg(long, value_enum, default_value = "earliest")]
     scheduler: Scheduler,
-    /// Bytes kept for a connection at most, in each direction
+    /// Maximum bytes kept for a connection, in each direction
     #[arg(long, default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(65_536..=1 << 30))]
     window: u32,
-    /// Seconds without a word from the peer after which the connection ends
+    /// Seconds without a sign of the peer after which the connection ends
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
     /// Let a connection's subflows share one congestion control (BALIA) for what this end sends: where they meet in one
@@ -101,7 +101,7 @@ pub struct ReceiverOptions {
     coupled: bool,
 }
 
-/// What the end that opens a connection can choose.
+/// Options of the end that opens a connection.
 #[derive(Args)]
 pub struct TransportOptions {
     /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
@@ -113,8 +113,8 @@ pub struct TransportOptions {
 }
 
 impl ReceiverOptions {
-    /// The same for connections of [`super::InBand`].
-    /// Errors: the coupled congestion control cannot be had.
+    /// Make the options of connections that use [`super::InBand`]. Errors: the coupled congestion control cannot be
+    /// loaded.
     pub fn options(&self) -> Result<Options, Error> {
         Ok(Options {
             scheduler: self.scheduler,
@@ -126,7 +126,7 @@ impl ReceiverOptions {
     }
 }
 
-/// How the two ends of a transfer learn that both speak BATCP.
+/// Options of the negotiation of BATCP between the two ends.
 #[derive(Args)]
 struct NegotiationOptions {
     /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
@@ -135,7 +135,7 @@ struct NegotiationOptions {
 }
 
 impl NegotiationOptions {
-    /// Errors: the option cannot be had.
+    /// Add the negotiation to `options`. Errors: the option cannot be loaded.
     fn of(&self, options: Options) -> Result<Options, Error> {
         Ok(if self.announce { Options { negotiation: Arc::new(Announcer::load()?), ..options } } else { options })
     }
@@ -147,12 +147,13 @@ struct Header {
     size: u64,
 }
 
-/// What is printed of a transfer.
+/// Report of a transfer.
 #[derive(Serialize)]
 struct Summary {
     file: String,
     bytes: u64,
-    /// From the first SYN to the receiver's word that all is stored; at the receiver from its first segment.
+    /// Seconds from the first SYN to the receiver's confirmation that all is stored; at the receiver from its first
+    /// segment.
     seconds: f64,
     kbit_per_second: f64,
     sha256: String,
@@ -190,7 +191,7 @@ fn hex(digest: &[u8]) -> String {
     digest.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// `hosts batcp send`: sends a file and prints what became of it. Errors: the file cannot be read, the receiver is not
+/// Run `hosts batcp send`: send a file and print the report. Errors: the file cannot be read, the receiver is not
 /// reached, vanishes, or stored something else.
 pub fn send(options: &SendOptions) -> Result<(), Error> {
     let name = options.file.file_name().and_then(|name| name.to_str());
@@ -265,8 +266,8 @@ async fn send_file(
     Ok(digest)
 }
 
-/// `hosts batcp receive`: stores the files that come. Errors: the address cannot be listened on, the folder not be written;
-/// with `--count` also a transfer that failed.
+/// Run `hosts batcp receive`: store the files that come. Errors: the address cannot be listened on, the folder not be
+/// written; with `--count` also a transfer that failed.
 pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     if !options.output.is_dir() {
         return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
@@ -279,20 +280,20 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     raise_descriptor_limit();
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
-    // Places make room for a newcomer before the listener would turn it away.
+    // Slots are evicted for a newcomer before the listener would reject it.
     let connections = if options.open { most + most.min(16) } else { most };
     let folder = Arc::new(Folder {
         path: options.output.clone(),
         replaces: !options.open,
-        largest: options.largest,
-        // Longer than the connection's own time, whose error tells more.
+        max_size: options.largest,
+        // Longer than the connection's own time, whose error gives more information.
         patience: 2 * Duration::from_secs(options.receiver.timeout),
     });
     runtime()?.block_on(async {
         let transport = options.negotiation.of(Options { key, connections, ..options.receiver.options()? })?;
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         eprintln!("listening on {}", listener.local_address().about("listen")?);
-        let places = Places::new(most);
+        let slots = ConnectionSlots::new(most);
         let mut failed = None;
         let mut transfers = tokio::task::JoinSet::new();
         let mut begun = 0;
@@ -307,10 +308,10 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                         continue;
                     }
                     begun += 1;
-                    let places = places.clone();
+                    let slots = slots.clone();
                     transfers.spawn(async move {
                         let peer = connection.peer_address().about("peer")?;
-                        let stored = places.hold(peer.ip(), store(connection, peer, &folder)).await;
+                        let stored = slots.hold(peer.ip(), store(connection, peer, &folder)).await;
                         let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
                         stored.unwrap_or_else(|| Err(made_room()))
                     });
@@ -319,7 +320,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                     match done.about("transfer")? {
                         Ok(summary) => summary.print(options.format),
                         Err(error) => {
-                            // A receiver that ends says all of them; one that stays never waits for who reads them.
+                            // A receiver that ends prints all of them; one that stays never waits for their reader.
                             match options.count {
                                 Some(_) => eprintln!("error: {error}"),
                                 None => report(format_args!("error: {error}")),
@@ -339,20 +340,20 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     })
 }
 
-/// Where files are stored, and what a sender may do there.
+/// Folder in which files are stored, and the limits of a sender.
 struct Folder {
     path: PathBuf,
-    /// A file of the same name gives way to a new one.
+    /// A new file replaces one of the same name.
     replaces: bool,
-    /// Bytes of a file.
-    largest: u64,
-    /// A sender that answers and sends nothing for so long is given up.
+    /// Maximum bytes of a file.
+    max_size: u64,
+    /// Time after which a sender that answers and sends nothing is given up.
     patience: Duration,
 }
 
-/// Reads the header, before a file is made of it. Errors: it is none, or asks for a file that may not be.
+/// Read the header, before a file is made of it. Errors: an invalid header, or a file that is not allowed.
 async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, Error> {
-    let said = async {
+    let received = async {
         let length = connection.read_u32().await.about("header")? as usize;
         if length > MAX_HEADER {
             return Err(Error::new(format!("a header of {length} bytes; is it `hosts batcp send`?")));
@@ -362,13 +363,13 @@ async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, 
         serde_json::from_slice::<Header>(&header).about("header")
     };
     let late = |_| Error::new(format!("no header came for {} s", folder.patience.as_secs()));
-    let header = tokio::time::timeout(folder.patience, said).await.map_err(late)??;
+    let header = tokio::time::timeout(folder.patience, received).await.map_err(late)??;
     if let Err(what) = check_name(&header.name) {
         return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
     }
-    if header.size > folder.largest {
-        let (name, size, most) = (&header.name, header.size, folder.largest);
-        return Err(Error::new(format!("'{name}' has {size} bytes, {most} are allowed (--largest)")));
+    if header.size > folder.max_size {
+        let (name, size, max) = (&header.name, header.size, folder.max_size);
+        return Err(Error::new(format!("'{name}' has {size} bytes, {max} are allowed (--largest)")));
     }
     if !folder.replaces && folder.path.join(&header.name).symlink_metadata().is_ok() {
         return Err(Error::new(format!("'{}' is there already, and --open replaces nothing", header.name)));
@@ -376,7 +377,8 @@ async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, 
     Ok(header)
 }
 
-/// Whether a stranger's file name stays in its folder, is seen there, and does nothing to a terminal that shows it.
+/// Check that a stranger's file name stays in its folder, is visible there, and does nothing to a terminal that shows
+/// it.
 fn check_name(name: &str) -> Result<(), &'static str> {
     if Path::new(name).file_name().and_then(|base| base.to_str()) != Some(name) {
         return Err("it leads out of the folder");
@@ -393,7 +395,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Characters that reorder or hide others (Unicode's bidirectional controls and zero-width characters).
+/// True for characters that reorder or hide others (Unicode's bidirectional controls and zero-width characters).
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -402,7 +404,7 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
     let started = Instant::now();
     let about = || format!("receive from {peer}");
     let Header { name, size } = header(&mut connection, folder).await.about(about())?;
-    let part = Part(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
+    let part = PartialFile(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
     let mut file = File::create_new(&part.0).await.about(part.0.display())?;
     let (mut hash, mut left) = (Sha256::new(), size);
     let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
@@ -444,7 +446,7 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
     Ok(summary)
 }
 
-/// Gives the finished file its name, which no loss of power takes away. Errors: `AlreadyExists`, unless it may replace one.
+/// Rename the finished file durably. Errors: `AlreadyExists`, unless it may replace one.
 fn publish(part: &Path, target: &Path, replaces: bool) -> std::io::Result<()> {
     let [from, to] = [part, target].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (from, to) = (from?, to?);
@@ -457,10 +459,10 @@ fn publish(part: &Path, target: &Path, replaces: bool) -> std::io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
-/// An unfinished file, gone with the transfer that failed.
-struct Part(PathBuf);
+/// Unfinished file, removed when dropped.
+struct PartialFile(PathBuf);
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

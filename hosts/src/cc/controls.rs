@@ -3,24 +3,24 @@
 
 use hosts_base::Error;
 
-/// A congestion control. Its options and counters are maps of one entry with 32-bit fields, in the order given here.
+/// Congestion control. Its options and counters are maps of one entry with 32-bit fields, in the order given here.
 pub struct Control {
-    /// What people call it.
+    /// Name in this program's commands.
     pub name: &'static str,
-    /// What the kernel calls it: `TCP_CONGESTION`, `ip route ... congctl`, `net.ipv4.tcp_congestion_control`.
+    /// Name in the kernel: `TCP_CONGESTION`, `ip route ... congctl`, `net.ipv4.tcp_congestion_control`.
     /// Not the plain name, which belongs to the kernel's own module: two of one name exclude each other, and a socket
     /// that asks for `vegas` must not get one or the other by chance.
     pub kernel_name: &'static str,
-    /// What it does, in a few words.
+    /// Summary in a few words.
     pub about: &'static str,
     pub options: &'static [OptionSpec],
-    /// Names of counters since it was loaded.
+    /// Names of the counters, which begin at loading.
     pub counters: &'static [&'static str],
-    /// The compiled program.
+    /// Compiled program.
     pub object: &'static [u8],
 }
 
-/// An option of a control: a whole number, its unit and bounds.
+/// Option of a control: a whole number, its unit and bounds.
 #[derive(Debug)]
 pub struct OptionSpec {
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub struct OptionSpec {
     pub max: u32,
 }
 
-/// Options by their place in `Control::options`, with their new values.
+/// Options by their index in `Control::options`, with their new values.
 pub type Settings = Vec<(usize, u32)>;
 
 const fn option(name: &'static str, unit: &'static str, default: u32, min: u32, max: u32) -> OptionSpec {
@@ -47,7 +47,7 @@ const ALPHA: OptionSpec = option("alpha", "packets", 2, 0, 1 << 20);
 const BETA: OptionSpec = option("beta", "packets", 4, 0, 1 << 20);
 const GAMMA: OptionSpec = option("gamma", "packets", 1, 0, 1 << 20);
 
-/// All of them.
+/// All congestion controls.
 pub static CONTROLS: [Control; 5] = [
     Control {
         name: "vegas",
@@ -106,7 +106,7 @@ pub static CONTROLS: [Control; 5] = [
     },
 ];
 
-/// The control called `name`, by either of its names.
+/// Find a control by either of its names. Errors: there is none.
 pub fn find(name: &str) -> Result<&'static Control, Error> {
     CONTROLS.iter().find(|c| c.name == name || c.kernel_name == name).ok_or_else(|| {
         let names: Vec<_> = CONTROLS.iter().map(|c| c.name).collect();
@@ -115,12 +115,12 @@ pub fn find(name: &str) -> Result<&'static Control, Error> {
 }
 
 impl Control {
-    /// Reads `name=value` words. Errors name the word and what would do.
+    /// Parse `name=value` words. Errors name the word and the allowed values.
     pub fn parse(&self, words: &[String]) -> Result<Settings, Error> {
         words.iter().map(|word| self.parse_one(word)).collect()
     }
 
-    /// Which options there are, for error messages.
+    /// List the options, for error messages.
     pub fn usage(&self) -> String {
         let options: Vec<_> = self.options.iter().map(|o| format!("{}={}", o.name, o.default)).collect();
         match options.is_empty() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loading and unloading. A control lives as long as somebody holds its BPF link: this process, or a pin in a BPF file system.
+//! Loading and unloading. A control lives as long as its BPF link is held: by this process, or by a pin in a BPF file
+//! system.
 
 use std::ffi::CString;
 use std::fs;
@@ -14,11 +15,11 @@ use super::controls::{Control, Settings};
 use super::loaded;
 use hosts_base::{About, Error};
 
-/// Of recorded events: seconds of a fast connection, should the reader be late.
+/// Bytes of the ring of recorded events: seconds of a fast connection, should the reader be late.
 const RING_BYTES: u32 = 16 << 20;
 const BPF_FS_MAGIC: libc::__fsword_t = 0xcafe_4a11;
 
-/// Loads `control` and pins it below `bpffs`, a BPF file system.
+/// Load `control` and pin it below `bpffs`, a BPF file system.
 pub fn load(control: &Control, settings: &Settings, bpffs: &Path) -> Result<(), Error> {
     expect_bpf_file_system(bpffs)?;
     let (mut link, _object) = attach(control, settings, false)?;
@@ -28,7 +29,7 @@ pub fn load(control: &Control, settings: &Settings, bpffs: &Path) -> Result<(), 
     link.pin(&pin).about(format!("pin {}", pin.display()))
 }
 
-/// Loads `control`, says so, and unloads it on SIGINT, SIGTERM or SIGHUP; the kernel does so when the process dies.
+/// Load `control`, print that, and unload it on SIGINT, SIGTERM or SIGHUP; the kernel does so when the process dies.
 pub fn run(control: &Control, settings: &Settings) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().about("start")?;
     runtime.block_on(async {
@@ -44,7 +45,7 @@ pub fn run(control: &Control, settings: &Settings) -> Result<(), Error> {
     })
 }
 
-/// Removes the pin of `control`. An error says that it is not loaded, or that a process holds it.
+/// Remove the pin of `control`. Errors: it is not loaded, or a process holds it.
 pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
     let pin = pin(bpffs, control);
     match fs::remove_file(&pin) {
@@ -66,17 +67,17 @@ pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
     }
 }
 
-/// Where `load` pins `control`.
+/// Return the path of `control`'s pin.
 pub fn pin(bpffs: &Path, control: &Control) -> PathBuf {
     bpffs.join("hosts").join(control.kernel_name)
 }
 
-/// Loads `control`; it is registered until both results are gone. With `record` it fills its ring of events.
+/// Load `control`; it is registered until both results are dropped. With `record` its ring of events is filled.
 pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Result<(Link, libbpf_rs::Object), Error> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(loaded::no_btf());
     }
-    let failed = |error: libbpf_rs::Error| why_not(control, &error);
+    let failed = |error: libbpf_rs::Error| explain(control, &error);
     let mut object = ObjectBuilder::default().open_memory(control.object).map_err(failed)?;
     if object.maps().any(|m| m.name().to_string_lossy().ends_with(".kconfig")) {
         find_kernel_configuration(control)?;
@@ -104,7 +105,7 @@ pub(super) fn attach(control: &Control, settings: &Settings, record: bool) -> Re
     Ok((link, object))
 }
 
-/// libbpf reads the rate of the kernel's clock (CONFIG_HZ) from one of these.
+/// Check that libbpf finds the rate of the kernel's clock (CONFIG_HZ), which it reads from one of these files.
 fn find_kernel_configuration(control: &Control) -> Result<(), Error> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let boot = format!("/boot/config-{}", release.trim());
@@ -118,8 +119,8 @@ fn find_kernel_configuration(control: &Control) -> Result<(), Error> {
     )))
 }
 
-/// The kernel's answer in terms of what to do.
-fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
+/// Translate the kernel's error into the remedy.
+fn explain(control: &Control, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind::{AlreadyExists, NotFound, PermissionDenied};
     match error.kind() {
         PermissionDenied => Error::new(format!(
@@ -137,8 +138,8 @@ fn why_not(control: &Control, error: &libbpf_rs::Error) -> Error {
     }
 }
 
-/// Checks that `path` is a BPF file system. One that was mounted here could go with a private mount namespace, and the pins
-/// with it, so that is left to whoever knows.
+/// Check that `path` is a BPF file system. One that was mounted here could go with a private mount namespace, and the
+/// pins with it, so mounting is left to the user.
 fn expect_bpf_file_system(path: &Path) -> Result<(), Error> {
     let name = CString::new(path.as_os_str().as_bytes()).about(path.display())?;
     // SAFETY: all of its fields may be zero.

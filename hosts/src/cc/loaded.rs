@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel has loaded: found through its BPF links, whoever holds them.
+//! Loaded congestion controls, found through the kernel's BPF links, whatever process holds them.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,17 +14,17 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Program};
 use super::controls::{Control, Settings};
 use hosts_base::{About, Error};
 
-/// The callbacks that a control may have, by the kernel's and by our functions' names. Their order is that of
+/// Callbacks that a control may have, by the kernel's and by this program's functions' names, in the order of
 /// `bpf/cc_record.h`.
 pub const CALLBACKS: [&str; 8] =
     ["init", "ssthresh", "cong_avoid", "pkts_acked", "set_state", "cwnd_event", "in_ack_event", "undo_cwnd"];
 
-/// A loaded control.
+/// Loaded control.
 pub struct Loaded {
     maps: Vec<MapHandle>,
 }
 
-/// What is loaded, by the kernel's names. Needs the right to look: CAP_SYS_ADMIN.
+/// Return all loaded controls by the kernel's names. Needs CAP_SYS_ADMIN.
 pub fn all() -> Result<HashMap<String, Loaded>, Error> {
     let layout = Layout::of_kernel()?;
     let mut found = HashMap::new();
@@ -39,28 +39,28 @@ pub fn all() -> Result<HashMap<String, Loaded>, Error> {
     Ok(found)
 }
 
-/// The loaded `control`, if it is.
+/// Return the loaded `control`, or None.
 pub fn find(control: &Control) -> Result<Option<Loaded>, Error> {
     Ok(all()?.remove(control.kernel_name))
 }
 
-/// Like `find`; not loaded is an error that says how to load it.
+/// Return the loaded `control`. Errors: it is not loaded; the line says how to load it.
 pub fn expect(control: &Control) -> Result<Loaded, Error> {
     find(control)?.ok_or_else(|| Error::new(format!("{0} is not loaded: hosts cc load {0}", control.name)))
 }
 
 impl Loaded {
-    /// Values of the options, in the control's order.
+    /// Read the values of the options, in the control's order.
     pub fn options(&self) -> Result<Vec<u32>, Error> {
         self.fields(".data.options")
     }
 
-    /// Values of the counters, in the control's order.
+    /// Read the values of the counters, in the control's order.
     pub fn counters(&self) -> Result<Vec<u32>, Error> {
         self.fields(".data.counters")
     }
 
-    /// Changes options; the next ACK sees them.
+    /// Change options; the next ACK uses them.
     pub fn set(&self, settings: &Settings) -> Result<(), Error> {
         let mut values = self.options()?;
         for &(index, value) in settings {
@@ -71,7 +71,7 @@ impl Loaded {
         map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).about("set options")
     }
 
-    /// The map called `name`.
+    /// Return the map called `name`.
     pub fn map(&self, name: &str) -> Option<&MapHandle> {
         self.maps.iter().find(|m| m.name() == name)
     }
@@ -83,7 +83,7 @@ impl Loaded {
     }
 }
 
-/// Where the kernel keeps what in the value of a struct_ops map, in bytes.
+/// Offsets in the value of a struct_ops map, in bytes.
 struct Layout {
     name: usize,
     callbacks: Vec<usize>,
@@ -110,14 +110,14 @@ impl Layout {
         std::str::from_utf8(value.get(self.name..self.name + 16)?.split(|&b| b == 0).next()?).ok()
     }
 
-    /// The ids of the programs, which the kernel shows where their callbacks stand.
+    /// Return the ids of the programs, which the kernel shows in place of their callbacks.
     fn programs(&self, value: &[u8]) -> Vec<u32> {
         let id = |at: usize| Some(u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?) as u32);
         self.callbacks.iter().filter_map(|&at| id(at)).filter(|&id| id != 0).collect()
     }
 }
 
-/// The error for a kernel without type information.
+/// Return the error for a kernel without type information.
 pub fn no_btf() -> Error {
     Error::new(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux), which BPF congestion controls need: use one with \
@@ -125,7 +125,7 @@ pub fn no_btf() -> Error {
     )
 }
 
-/// The error for a kernel without congestion controls in BPF.
+/// Return the error for a kernel without congestion controls in BPF.
 pub fn no_struct_ops() -> Error {
     Error::new(
         "this kernel takes no congestion controls in BPF: use Linux 6.4 or newer with CONFIG_BPF_JIT=y; its own \
@@ -133,7 +133,7 @@ pub fn no_struct_ops() -> Error {
     )
 }
 
-/// Ids of the maps of all struct_ops links. Without CAP_SYS_ADMIN the kernel tells of none: EPERM.
+/// Return the ids of the maps of all struct_ops links. Without CAP_SYS_ADMIN the kernel lists none: EPERM.
 fn struct_ops_maps() -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut id = 0;
@@ -156,7 +156,7 @@ fn struct_ops_maps() -> io::Result<Vec<u32>> {
     }
 }
 
-/// The maps that the programs use, each once.
+/// Return the maps that the programs use, each once.
 fn maps_of(programs: &[u32]) -> Vec<MapHandle> {
     let mut ids: Vec<u32> = programs.iter().filter_map(|&id| map_ids(id).ok()).flatten().collect();
     ids.sort_unstable();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Congestion controls as BPF struct_ops: loading them, watching them, setting them.
+//! Congestion controls as BPF struct_ops: load, inspect and set them.
 //!
 //! The controls are `bpf/{vegas,vegas_fair,westwood,reno_maxwin,tcp_av}.bpf.c`; the papers' sections stand there and in
 //! [`controls`].
@@ -30,19 +30,19 @@ pub enum Command {
     /// Load a congestion control; it stays until `unload`, also after this command
     Load {
         #[command(flatten)]
-        which: Which,
+        control: ControlArgs,
         #[command(flatten)]
         pins: Pins,
     },
     /// Load a congestion control for as long as this command runs
     Run {
         #[command(flatten)]
-        which: Which,
+        control: ControlArgs,
     },
-    /// Change options of a loaded congestion control; sockets obey at once
+    /// Change options of a loaded congestion control; sockets use them at once
     Set {
         #[command(flatten)]
-        which: Which,
+        control: ControlArgs,
     },
     /// Unload a congestion control; sockets that use it keep it until they close
     Unload {
@@ -51,7 +51,7 @@ pub enum Command {
         #[command(flatten)]
         pins: Pins,
     },
-    /// Show this network namespace's sockets that use a congestion control of ours, and what it knows of them
+    /// Show this network namespace's sockets that use one of these congestion controls, and their state
     Status {
         #[command(flatten)]
         format: Format,
@@ -59,25 +59,25 @@ pub enum Command {
     /// Show, set or remove target rates of tcp_av
     Target {
         /// Rate of payload, such as 5mbit or 633kbit; `none` removes the target; nothing: show all
-        #[arg(requires = "whose")]
+        #[arg(requires = "selector")]
         rate: Option<String>,
         #[command(flatten)]
-        whose: Option<Whose>,
+        selector: Option<TargetArgs>,
         #[command(flatten)]
         format: Format,
     },
-    /// Like `run`, and record what the control is told and does, an event a line in JSON
+    /// Load a congestion control for as long as this command runs, and record its callbacks, an event a line in JSON
     Record {
         #[command(flatten)]
-        which: Which,
-        /// End by itself after this many seconds
+        control: ControlArgs,
+        /// End after this many seconds
         #[arg(long)]
         seconds: Option<f64>,
     },
 }
 
 #[derive(clap::Args)]
-pub struct Which {
+pub struct ControlArgs {
     /// One of `hosts cc list`
     name: String,
     /// Options of the control, such as alpha=2 beta=4; `hosts cc list` shows all of them
@@ -85,7 +85,7 @@ pub struct Which {
     options: Vec<String>,
 }
 
-impl Which {
+impl ControlArgs {
     fn parse(&self) -> Result<(&'static Control, Settings), Error> {
         let control = controls::find(&self.name)?;
         Ok((control, control.parse(&self.options)?))
@@ -94,23 +94,23 @@ impl Which {
 
 #[derive(clap::Args)]
 pub struct Pins {
-    /// The BPF file system that holds what stays loaded
+    /// BPF file system for the pins of loaded controls
     #[arg(long, default_value = "/sys/fs/bpf")]
     bpffs: PathBuf,
 }
 
 #[derive(clap::Args)]
-#[group(id = "whose", multiple = false)]
-pub struct Whose {
+#[group(id = "selector", multiple = false)]
+pub struct TargetArgs {
     /// Sockets connected to this address or network, such as 10.0.0.7 or 10.0.0.0/24; the longest prefix counts
     #[arg(long, value_name = "NETWORK")]
     to: Option<String>,
-    /// The socket with this cookie (`hosts cc status`, `ss -e`, SO_COOKIE); it goes before --to
+    /// Socket with this cookie (`hosts cc status`, `ss -e`, SO_COOKIE); it takes precedence over --to
     #[arg(long, value_name = "COOKIE")]
     socket: Option<u64>,
 }
 
-/// Runs one subcommand. Errors name what the kernel, the rights or the options lack.
+/// Run one subcommand. Errors name the missing kernel feature, right or option.
 pub fn run(command: Command) -> Result<(), Error> {
     libbpf_rs::set_print(None); // its errors come back as values
     match command {
@@ -118,16 +118,16 @@ pub fn run(command: Command) -> Result<(), Error> {
             status::list(format);
             Ok(())
         }
-        Command::Load { which, pins } => {
-            let (control, settings) = which.parse()?;
+        Command::Load { control, pins } => {
+            let (control, settings) = control.parse()?;
             load::load(control, &settings, &pins.bpffs)
         }
-        Command::Run { which } => {
-            let (control, settings) = which.parse()?;
+        Command::Run { control } => {
+            let (control, settings) = control.parse()?;
             load::run(control, &settings)
         }
-        Command::Set { which } => {
-            let (control, settings) = which.parse()?;
+        Command::Set { control } => {
+            let (control, settings) = control.parse()?;
             if settings.is_empty() {
                 return Err(Error::new(format!("nothing to set: {}", control.usage())));
             }
@@ -136,12 +136,13 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Unload { name, pins } => load::unload(controls::find(&name)?, &pins.bpffs),
         Command::Status { format } => status::status(format),
         Command::Target { rate: None, format, .. } => targets::show(format),
-        Command::Target { rate: Some(rate), whose, .. } => {
-            let whose = whose.expect("clap demands it with a rate");
-            targets::change(targets::Whose::parse(whose.to.as_deref(), whose.socket)?, targets::parse_rate(&rate)?)
+        Command::Target { rate: Some(rate), selector, .. } => {
+            let selector = selector.expect("clap demands it with a rate");
+            let selector = targets::TargetSelector::parse(selector.to.as_deref(), selector.socket)?;
+            targets::change(selector, targets::parse_rate(&rate)?)
         }
-        Command::Record { which, seconds } => {
-            let (control, settings) = which.parse()?;
+        Command::Record { control, seconds } => {
+            let (control, settings) = control.parse()?;
             let limit = seconds.map(Duration::try_from_secs_f64).transpose();
             let limit = limit.map_err(|_| Error::new("--seconds must be a length of time: 0 or more"))?;
             record::record(control, &settings, limit)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recording a control: what each callback is told, and what it leaves behind.
+//! Record a control: each callback's arguments, and the state that it leaves.
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
@@ -16,7 +16,7 @@ use super::load;
 use super::loaded::CALLBACKS;
 use hosts_base::{About, Error};
 
-/// `struct event` of `bpf/cc_record.h`.
+/// Event as in `struct event` of `bpf/cc_record.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Serialize)]
 struct Event {
@@ -53,8 +53,8 @@ fn callback_name<S: serde::Serializer>(number: &u32, serializer: S) -> Result<S:
     serializer.serialize_str(CALLBACKS.get(*number as usize).unwrap_or(&"?"))
 }
 
-/// Loads `control` and writes the events of all its sockets to standard output, JSON lines, until SIGINT or SIGTERM, for
-/// `limit`, or until the reader goes; then it is unloaded. Events that came too fast to be kept are an error at the end.
+/// Load `control` and write the events of all its sockets to standard output, JSON lines, until SIGINT or SIGTERM, for
+/// `limit`, or until the reader closes; then unload it. Errors: events were lost because the reader was too slow.
 pub fn record(control: &Control, settings: &Settings, limit: Option<Duration>) -> Result<(), Error> {
     let (_link, object) = load::attach(control, settings, true)?;
     let out = RefCell::new((BufWriter::with_capacity(1 << 16, io::stdout().lock()), Ok(())));
@@ -97,7 +97,7 @@ fn write_event(writer: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     writer.write_all(b"\n")
 }
 
-/// The reader of a pipe has what it wanted: no error.
+/// Return success if the reader of a pipe has closed it.
 fn reader_gone(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
 }
@@ -108,7 +108,7 @@ fn missed(object: &libbpf_rs::Object) -> u32 {
     value.and_then(|v| v.get(..4)?.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
-/// Calls `poll` whenever there are events, until the end.
+/// Call `poll` whenever there are events, until the end.
 fn wait(ready: BorrowedFd<'_>, limit: Option<Duration>, poll: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

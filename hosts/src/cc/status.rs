@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is loaded, and what the controls know of this network namespace's sockets.
+//! Status of the controls, and of this network namespace's sockets that use them.
 
 use std::fs;
 use std::io::Read;
@@ -19,13 +19,13 @@ struct ControlRow {
     name: &'static str,
     kernel_name: &'static str,
     loaded: bool,
-    /// Name to value; of a control that is not loaded, or not ours to look into, the defaults.
+    /// Values by name; of a control that is not loaded, or not readable, the defaults.
     options: Map<String, Value>,
     counters: Map<String, Value>,
     about: &'static str,
 }
 
-/// Prints all controls. Needs no rights; without them the options of loaded controls show their defaults.
+/// Print all controls. Needs no rights; without them the options of loaded controls show their defaults.
 pub fn list(format: Format) {
     let kernel = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let available: Vec<_> = kernel.split_whitespace().collect();
@@ -57,7 +57,7 @@ fn words(map: &Map<String, Value>) -> String {
     map.iter().map(|(k, v)| format!("{k}={}", text(v))).collect::<Vec<_>>().join(" ")
 }
 
-/// What `bpf/cc_sockets.bpf.c` says of a socket: its `struct record`, in its order.
+/// Record of a socket by `bpf/cc_sockets.bpf.c`: its `struct record`, in its order.
 struct Record<'a>(&'a [u8]);
 
 const RECORD_SIZE: usize = 184;
@@ -90,7 +90,7 @@ impl Record<'_> {
         SocketAddr::new(ip, port)
     }
 
-    /// The private state, by the structs of the BPF sources. Times in ms, rates in kbit/s.
+    /// Decode the private state, by the structs of the BPF sources. Times in ms, rates in kbit/s.
     fn detail(&self) -> Map<String, Value> {
         const PRIVATE: usize = 8;
         let u32 = |at| self.u32(PRIVATE + at);
@@ -130,7 +130,7 @@ struct SocketRow {
     remote: SocketAddr,
     tcp_state: &'static str,
     cwnd: u32,
-    /// None: infinite.
+    /// Slow-start threshold in segments; None: infinite.
     ssthresh: Option<u32>,
     rtt_ms: f64,
     mss: u32,
@@ -154,7 +154,7 @@ const TCP_STATES: [&str; 14] = [
     "bound",
 ];
 
-/// Prints the sockets of this network namespace that use a control of ours.
+/// Print the sockets of this network namespace that use one of the controls.
 pub fn status(format: Format) -> Result<(), Error> {
     let bytes = read_sockets()?;
     let rows: Vec<_> = bytes.chunks_exact(RECORD_SIZE).map(|r| socket_row(&Record(r))).collect();

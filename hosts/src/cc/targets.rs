@@ -10,17 +10,17 @@ use super::{controls, loaded};
 use hosts_base::output::Format;
 use hosts_base::{About, Error};
 
-/// Whose target it is.
+/// Sockets that a target rate is for.
 #[derive(Debug, PartialEq)]
-pub enum Whose {
-    /// Of the socket with this cookie.
+pub enum TargetSelector {
+    /// The socket with this cookie.
     Socket(u64),
-    /// Of sockets connected into this network: address (IPv4 as ::ffff:a.b.c.d) and bits of the prefix.
+    /// Sockets connected into this network: address (IPv4 as ::ffff:a.b.c.d) and bits of the prefix.
     Network(Ipv6Addr, u32),
 }
 
-impl Whose {
-    /// Reads the options of `hosts cc target`.
+impl TargetSelector {
+    /// Parse the options of `hosts cc target`.
     pub fn parse(to: Option<&str>, socket: Option<u64>) -> Result<Self, Error> {
         match (to, socket) {
             (Some(to), _) => Self::network(to).ok_or_else(|| {
@@ -66,7 +66,7 @@ impl Whose {
     }
 }
 
-impl std::fmt::Display for Whose {
+impl std::fmt::Display for TargetSelector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Socket(cookie) => write!(f, "socket {cookie}"),
@@ -78,7 +78,7 @@ impl std::fmt::Display for Whose {
     }
 }
 
-/// Reads a rate in tc's style into kbit/s; `none` is None.
+/// Parse a rate in tc's style into kbit/s; `none` is None.
 pub fn parse_rate(text: &str) -> Result<Option<u32>, Error> {
     if text == "none" {
         return Ok(None);
@@ -97,15 +97,17 @@ pub fn parse_rate(text: &str) -> Result<Option<u32>, Error> {
     Err(Error::new(format!("'{text}' is no rate: write 633kbit, 5mbit or 1.5gbit, or none")))
 }
 
-/// Sets or removes a target. The sockets obey within a round trip.
-pub fn change(whose: Whose, kbit: Option<u32>) -> Result<(), Error> {
+/// Set or remove a target. Sockets use it within a round trip.
+pub fn change(selector: TargetSelector, kbit: Option<u32>) -> Result<(), Error> {
     let av = loaded::expect(controls::find("tcp_av")?)?;
-    let map = av.map(whose.map()).ok_or_else(|| Error::new("tcp_av has lost its targets: load it anew"))?;
+    let map = av.map(selector.map()).ok_or_else(|| Error::new("tcp_av has lost its targets: load it anew"))?;
     match kbit {
-        Some(kbit) => map.update(&whose.key(), &kbit.to_ne_bytes(), MapFlags::ANY).about(format!("target of {whose}")),
-        None => map.delete(&whose.key()).map_err(|e| match e.kind() {
-            libbpf_rs::ErrorKind::NotFound => Error::new(format!("there is no target of {whose}: hosts cc target")),
-            _ => Error::new(format!("target of {whose}: {e}")),
+        Some(kbit) => {
+            map.update(&selector.key(), &kbit.to_ne_bytes(), MapFlags::ANY).about(format!("target of {selector}"))
+        }
+        None => map.delete(&selector.key()).map_err(|e| match e.kind() {
+            libbpf_rs::ErrorKind::NotFound => Error::new(format!("there is no target of {selector}: hosts cc target")),
+            _ => Error::new(format!("target of {selector}: {e}")),
         }),
     }
 }
@@ -116,7 +118,7 @@ struct Row {
     target_kbit: u32,
 }
 
-/// Prints all targets.
+/// Print all targets.
 pub fn show(format: Format) -> Result<(), Error> {
     let av = loaded::expect(controls::find("tcp_av")?)?;
     let mut rows = Vec::new();
@@ -124,9 +126,9 @@ pub fn show(format: Format) -> Result<(), Error> {
         let Some(map) = av.map(name) else { continue };
         for key in map.keys() {
             let value = map.lookup(&key, MapFlags::ANY).about("read targets")?; // none: removed just now
-            if let (Some(whose), Some(value)) = (Whose::of_key(name, &key), value) {
+            if let (Some(selector), Some(value)) = (TargetSelector::of_key(name, &key), value) {
                 let target_kbit = value.try_into().map_or(0, u32::from_ne_bytes);
-                rows.push(Row { whose: whose.to_string(), target_kbit });
+                rows.push(Row { whose: selector.to_string(), target_kbit });
             }
         }
     }
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn networks_and_rates() {
-        let parse = |t| Whose::parse(Some(t), None).map(|w| w.to_string());
+        let parse = |t| TargetSelector::parse(Some(t), None).map(|w| w.to_string());
         assert_eq!(parse("10.0.0.7").unwrap(), "to 10.0.0.7/32");
         assert_eq!(parse("10.0.0.0/24").unwrap(), "to 10.0.0.0/24");
         assert_eq!(parse("fd00::/64").unwrap(), "to fd00::/64");
@@ -161,8 +163,8 @@ mod tests {
     proptest! {
         #[test]
         fn keys_come_back(address: u128, bits in 0u32..=128, cookie: u64) {
-            for whose in [Whose::Socket(cookie), Whose::Network(address.into(), bits)] {
-                prop_assert_eq!(Whose::of_key(whose.map(), &whose.key()), Some(whose));
+            for selector in [TargetSelector::Socket(cookie), TargetSelector::Network(address.into(), bits)] {
+                prop_assert_eq!(TargetSelector::of_key(selector.map(), &selector.key()), Some(selector));
             }
         }
     }

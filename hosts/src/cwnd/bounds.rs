@@ -21,14 +21,15 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/cwnd.skel.rs"));
 }
 
-/// How long bounds last without a renewal: four readings.
+/// Lifetime of bounds without a renewal: four readings.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// Sockets that can be bounded at the same time (the size of the BPF maps).
 pub const SOCKETS: usize = 4096;
-/// A pass over all TCP sockets costs milliseconds on a machine with a large socket table: a bound that moves by less waits.
+/// Minimum relative change of a bound that is worth a pass: one over all TCP sockets costs milliseconds on a machine
+/// with a large socket table.
 const WORTH_A_PASS: f64 = 0.1;
 
-/// The bounds in force. Dropping it undoes them.
+/// Bounds in force. Dropping them undoes them.
 pub struct Bounds {
     skel: skeleton::CwndSkel<'static>,
     link: Link,
@@ -39,8 +40,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Loads the program and starts the guardian; call it from a process with one thread. Errors: one line that says what is
-    /// missing: privilege or a feature of the kernel.
+    /// Load the program and start the guardian; call it from a process with one thread. Errors: the missing privilege
+    /// or feature of the kernel, in one line.
     pub fn load() -> Result<Self, Error> {
         libbpf_rs::set_print(None);
         // The skeleton borrows it for as long as the process runs.
@@ -63,8 +64,8 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// Bounds the sockets with these cookies to so many segments, undoes all other bounds and renews the lease. At most
-    /// `SOCKETS`, the oldest (lowest cookies) first; what exceeds them stays unbounded. `restore`: slow-start thresholds have
+    /// Bound the sockets with these cookies to so many segments, undo all other bounds and renew the lease. At most
+    /// `SOCKETS`, the oldest (lowest cookies) first; others stay unbounded. `restore`: slow-start thresholds have
     /// fallen below their bounds. Errors: those of the system.
     pub fn set(&mut self, restore: bool, wanted: impl IntoIterator<Item = (u64, u32)>) -> Result<(), Error> {
         let mut wanted: Vec<_> = wanted.into_iter().collect();
@@ -86,7 +87,7 @@ impl Bounds {
                 changed = true;
             }
         }
-        // A lease that ran out was seen by the guardian: what it undid is bounded again.
+        // The guardian has seen a lease that ran out: the sockets that it released are bounded again.
         changed |= !self.wanted.is_empty() && self.lease() < monotonic_ns();
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the program has variables");
         changed |= std::mem::take(&mut data.waiting) > 0;
@@ -103,7 +104,7 @@ impl Bounds {
         self.wanted.get(&cookie).copied()
     }
 
-    /// How often a socket refused a bound.
+    /// Return how often a socket refused a bound.
     pub fn refused(&self) -> u64 {
         self.skel.maps.bss_data.as_deref().map_or(0, |data| data.refused)
     }
@@ -122,7 +123,8 @@ impl Bounds {
                 -1 => return Err(io::Error::last_os_error()).about("start of the guardian"),
                 0 => self.guard(),
                 guardian => {
-                    // Before anything is bounded: what kills the daemon's process group spares the guardian.
+                    // Before anything is bounded: a signal that kills the daemon's process group must not reach the
+                    // guardian.
                     libc::setpgid(guardian, guardian);
                     self.guardian = Some(guardian);
                 }
@@ -188,7 +190,7 @@ impl Drop for Bounds {
     }
 }
 
-/// To and from 1 always counts: that is when the ratio crosses its limit.
+/// Return true if a change is worth a pass: any to or from 1, when the ratio crosses its limit, and large ones.
 fn is_worth_a_pass(old: u32, new: u32) -> bool {
     old != new && (old == 1 || new == 1 || f64::from(old.abs_diff(new)) > WORTH_A_PASS * f64::from(old))
 }
@@ -200,7 +202,7 @@ fn delete(map: &impl MapCore, cookie: u64) -> Result<(), Error> {
     }
 }
 
-/// Lets the program see every TCP socket of this network namespace.
+/// Run the program over every TCP socket of this network namespace.
 fn run_pass(link: &Link) -> io::Result<()> {
     let mut iterator = Iter::new(link).map_err(io::Error::other)?;
     // The program writes nothing: the first read runs it over all sockets.
@@ -215,7 +217,7 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Closes the rest, so that nobody waits for the guardian when the daemon's pipes and sockets should have ended.
+/// Close all other descriptors, so that the guardian holds none of the daemon's pipes and sockets open.
 fn close_all_but(keep: &[RawFd]) {
     let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
         .into_iter()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::model::Capacity;
 use hosts_base::Error;
 
-/// A plain measurement.
+/// Measurement without control.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
@@ -17,7 +17,7 @@ pub struct Measured {
     pub mbit_per_s: f64,
 }
 
-/// A capacity and how well it fits.
+/// Capacity, and the quality of the fit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Fit {
     #[serde(flatten)]
@@ -28,10 +28,10 @@ pub struct Fit {
     pub worst: f64,
 }
 
-/// Fits the power law (paper 002, expressions 3 and 4): BW_max is the highest mean throughput, f(1) = 1, and the exponent is
-/// the least-squares slope of ln(throughput / BW_max) over ln(n). The paper's own exponent cannot be read in its text.
-/// Throughput that rises with n gives exponent 0, as f must not rise. Errors: fewer than two numbers of terminals, or a
-/// number that is not positive.
+/// Fit the power law (paper 002, expressions 3 and 4): BW_max is the highest mean throughput, f(1) = 1, and the
+/// exponent is the least-squares slope of ln(throughput / BW_max) over ln(n). The paper's own exponent cannot be read
+/// in its text. Throughput that rises with n gives exponent 0, as f must not rise. Errors: fewer than two numbers of
+/// terminals, or a number that is not positive.
 pub fn fit(measured: &[Measured]) -> Result<Fit, Error> {
     let mut by_terminals: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for point in measured {
@@ -59,7 +59,7 @@ pub fn fit(measured: &[Measured]) -> Result<Fit, Error> {
     Ok(Fit { capacity, points: means.len(), worst: means.iter().map(deviation).fold(0.0, f64::max) })
 }
 
-/// The means of live samples by the number of sending terminals; numbers that were seen in fewer than `enough` samples are
+/// Compute the means of live samples by the number of sending terminals; numbers with fewer than `enough` samples are
 /// left out: terminals that come and go.
 pub fn settle(samples: &[Measured], enough: usize) -> Vec<Measured> {
     let mut by_terminals: BTreeMap<usize, Vec<f64>> = BTreeMap::new();

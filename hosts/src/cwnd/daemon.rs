@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon of one terminal and interface: announces, counts, reads and bounds, in one thread that sleeps in between.
+//! Daemon of one terminal and interface: announces, counts, reads and bounds, in one thread that sleeps in between.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::air::{self, Air};
 use super::announce::{INTERVAL, Key, Neighbours};
 use super::bounds::Bounds;
+use super::broadcast::{self, BroadcastSockets};
 use super::model::{Bound, Capacity, Control, path_rtt, ratio};
 use super::sockets::{Reading, Sockets};
 use super::status::{self, Server, Status};
 use hosts_base::{About, Error};
 
-/// How often the connections are read and bounded (paper 002, "Proposed Mechanism").
+/// Interval at which the connections are read and bounded (paper 002, "Proposed Mechanism").
 pub const READING: Duration = Duration::from_millis(500);
-/// A connection that sent nothing for so long is no longer under control: the paper names no end.
+/// Idle time after which a connection is no longer under control: the paper names no end.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// What a daemon is told.
+/// Settings of a daemon.
 pub struct Settings {
     pub interface: String,
     pub port: u16,
     pub key: Key,
-    /// None: announce, count and read, but bound nothing
+    /// Capacity of the link; None: announce, count and read, but bound nothing
     pub capacity: Option<Capacity>,
 }
 
@@ -32,21 +32,21 @@ struct Tracked {
     reading: Reading,
     control: Control,
     bound: Bound,
-    /// Without a delayed ACK, µs
+    /// Round-trip time without a delayed ACK, µs
     rtt_us: u32,
     ratio: f64,
-    /// It has data on the way or had since the last reading
+    /// Data is in flight or was since the last reading
     sending: bool,
     sent: Instant,
 }
 
 struct Daemon {
     settings: Settings,
-    /// The interface's index and sockets; none while it is missing
-    air: Option<(u32, Air)>,
+    /// Index of the interface and its sockets; None while it is missing
+    broadcast: Option<(u32, BroadcastSockets)>,
     announcing: bool,
     neighbours: Neighbours,
-    /// None: the kernel cannot be asked
+    /// Sockets to the kernel; None: it cannot be asked
     sockets: Option<Sockets>,
     bounds: Option<Bounds>,
     control: String,
@@ -55,16 +55,16 @@ struct Daemon {
     kbit_per_s: u32,
 }
 
-/// Runs until SIGTERM, SIGINT or SIGHUP, then undoes every bound (paper 002, "Overview of Our Middleware"). Without the
-/// privilege or the kernel for bounds it says so, announces and counts. Errors: no such interface, another daemon serves it,
-/// the port is taken, or the system fails.
+/// Run until SIGTERM, SIGINT or SIGHUP, then undo every bound (paper 002, "Overview of Our Middleware"). Without the
+/// privilege or the kernel for bounds it reports that, announces and counts. Errors: no such interface, another daemon
+/// serves it, the port is taken, or the system fails.
 pub fn run(settings: Settings) -> Result<(), Error> {
     let signals = Signals::block()?;
     let interface = settings.interface.clone();
-    let index = air::index(&interface)
+    let index = broadcast::index(&interface)
         .ok_or_else(|| Error::new(format!("no interface {interface} here: `ip link` lists those that exist")))?;
     let mut server = Server::bind(&interface)?;
-    let air = Air::open(&interface, index, settings.port)
+    let broadcast = BroadcastSockets::open(&interface, index, settings.port)
         .about(format!("announcements on {interface}, UDP port {}", settings.port))?;
     let sockets = Sockets::open().and_then(|mut sockets| sockets.read(index, &[]).map(|_| sockets));
     let sockets = sockets.about("the kernel does not tell of its connections (CONFIG_INET_DIAG)");
@@ -76,7 +76,7 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     };
     let start = Instant::now();
     let mut daemon = Daemon {
-        air: Some((index, air)),
+        broadcast: Some((index, broadcast)),
         announcing: false,
         neighbours: Neighbours::new(Key::clone(&settings.key)),
         sockets,
@@ -106,7 +106,7 @@ pub fn run(settings: Settings) -> Result<(), Error> {
 }
 
 impl Daemon {
-    /// Sends an announcement and takes in those that have arrived.
+    /// Send an announcement and process those that have arrived.
     fn announce(&mut self, now: Instant) -> Result<(), Error> {
         self.follow_interface();
         if let Some(bounds) = &mut self.bounds {
@@ -115,32 +115,33 @@ impl Daemon {
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_micros() as u64);
         let sending = self.sending().min(usize::from(u16::MAX)) as u16;
         let datagram = self.neighbours.announce(wall, self.kbit_per_s, sending);
-        self.announcing = self.air.as_ref().is_some_and(|(_, air)| air.send(&datagram));
-        if let Some((_, air)) = &self.air {
-            air.receive(|datagram, from| {
+        self.announcing = self.broadcast.as_ref().is_some_and(|(_, broadcast)| broadcast.send(&datagram));
+        if let Some((_, broadcast)) = &self.broadcast {
+            broadcast.receive(|datagram, from| {
                 // A refusal is counted.
-                let _ = self.neighbours.hear(datagram, from, wall, now);
+                let _ = self.neighbours.receive(datagram, from, wall, now);
             });
         }
         Ok(())
     }
 
-    /// An interface that vanished and came back has another index, and sockets of the old one hear nothing.
+    /// Reopen the sockets of an interface that vanished and came back: it has another index, and the old sockets
+    /// receive nothing.
     fn follow_interface(&mut self) {
         let (name, port) = (&self.settings.interface, self.settings.port);
-        let index = air::index(name);
-        if index != self.air.as_ref().map(|(index, _)| *index) {
-            self.air = index.and_then(|index| Some((index, Air::open(name, index, port).ok()?)));
+        let index = broadcast::index(name);
+        if index != self.broadcast.as_ref().map(|(index, _)| *index) {
+            self.broadcast = index.and_then(|index| Some((index, BroadcastSockets::open(name, index, port).ok()?)));
         }
     }
 
-    /// Reads the connections and bounds them.
+    /// Read the connections and bound them.
     fn read(&mut self, now: Instant) -> Result<(), Error> {
         let Some(sockets) = &mut self.sockets else { return Ok(()) };
-        let addresses = air::addresses(&self.settings.interface).about("addresses of the interface")?;
-        let index = self.air.as_ref().map_or(0, |(index, _)| *index);
+        let addresses = broadcast::addresses(&self.settings.interface).about("addresses of the interface")?;
+        let index = self.broadcast.as_ref().map_or(0, |(index, _)| *index);
         let Ok(readings) = sockets.read(index, &addresses) else {
-            // An incomplete answer says nothing of the connections that are missing in it. Ask anew next time.
+            // An incomplete answer gives no information on the missing connections. Ask again next time.
             *sockets = Sockets::open().about("socket to the kernel")?;
             return Ok(());
         };
@@ -180,9 +181,9 @@ impl Daemon {
         self.connections.values().filter(|tracked| tracked.sending).count()
     }
 
-    /// Terminals that send, this one included.
+    /// Return the number of terminals that send, this one included.
     fn terminals(&self, now: Instant) -> usize {
-        let others = self.neighbours.present(now).iter().filter(|neighbour| neighbour.said.sending > 0).count();
+        let others = self.neighbours.present(now).iter().filter(|neighbour| neighbour.newest.sending > 0).count();
         others + usize::from(self.sending() > 0)
     }
 
@@ -198,16 +199,17 @@ impl Daemon {
             terminal: format!("{:016x}", self.neighbours.terminal()),
             terminals: present.len() + 1,
             sending: self.terminals(now),
-            kbit_per_s: u64::from(self.kbit_per_s) + present.iter().map(|n| u64::from(n.said.kbit_per_s)).sum::<u64>(),
+            kbit_per_s: u64::from(self.kbit_per_s)
+                + present.iter().map(|n| u64::from(n.newest.kbit_per_s)).sum::<u64>(),
             capacity: self.settings.capacity,
             datagrams: self.neighbours.counters,
             refused: self.bounds.as_ref().map_or(0, Bounds::refused),
             neighbours: present
                 .iter()
                 .map(|neighbour| status::Neighbour {
-                    terminal: format!("{:016x}", neighbour.said.terminal),
-                    sending: neighbour.said.sending,
-                    kbit_per_s: neighbour.said.kbit_per_s,
+                    terminal: format!("{:016x}", neighbour.newest.terminal),
+                    sending: neighbour.newest.sending,
+                    kbit_per_s: neighbour.newest.kbit_per_s,
                 })
                 .collect(),
             connections: connections
@@ -228,7 +230,7 @@ impl Daemon {
     }
 }
 
-/// When to go on after `due`. What was missed, as in a machine that slept, is not made up for.
+/// Return the next time after `due`. Missed intervals, as in a machine that slept, are not made up for.
 fn next(due: Instant, interval: Duration, now: Instant) -> Instant {
     if due + interval > now { due + interval } else { now + interval }
 }
@@ -238,8 +240,8 @@ fn missing(error: &Error) -> String {
     format!("missing: {error}")
 }
 
-/// A connection after another reading; `held` is the bound that it had since the last one. Without new ACKs there is no new
-/// RTT, so the last decision stays.
+/// Update a connection after another reading; `held` is the bound that it had since the last one. Without new ACKs
+/// there is no new RTT, so the last decision stays.
 fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Instant) -> Tracked {
     let acked = known.as_ref().is_none_or(|known| reading.acked > known.reading.acked);
     let sending = reading.unacked > 0 || (acked && known.is_some());
@@ -268,7 +270,7 @@ fn follow(known: Option<Tracked>, reading: Reading, held: Option<u32>, now: Inst
     tracked
 }
 
-/// The signals that end the daemon, as a descriptor to wait for.
+/// Signals that end the daemon, as a descriptor to poll.
 struct Signals(OwnedFd);
 
 impl Signals {
@@ -288,7 +290,7 @@ impl Signals {
         }
     }
 
-    /// Sleeps until the time is over or a descriptor is ready; true when the daemon is to end.
+    /// Sleep until the time is over or a descriptor is ready; true when the daemon is to end.
     fn wait(&self, interests: impl Iterator<Item = (i32, i16)>, time: Duration) -> Result<bool, Error> {
         let mut fds: Vec<_> = [(self.0.as_raw_fd(), libc::POLLIN)]
             .into_iter()
@@ -333,7 +335,7 @@ mod tests {
         assert_eq!((first.sending, first.bound), (false, Bound::None));
         let high = follow(Some(first), reading(1000, 5, 100), None, at(1));
         assert_eq!((high.sending, high.bound, high.ratio), (true, Bound::One, 10.0));
-        // Nothing was acknowledged: an old RTT decides nothing.
+        // Nothing was acknowledged: an old RTT changes no decision.
         let stalled = follow(Some(high), reading(1000, 5, 10), Some(1), at(2));
         assert_eq!((stalled.sending, stalled.bound), (true, Bound::One));
         let low = follow(Some(stalled), reading(2000, 5, 40), Some(1), at(3));

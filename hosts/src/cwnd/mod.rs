@@ -2,9 +2,9 @@
 //! CWND control by the RTT ratio (paper 002): a middleware that bounds this terminal's congestion windows when ACKs queue up
 //! at the access point. Congestion controls stay what they are.
 
-mod air;
 pub mod announce;
 mod bounds;
+mod broadcast;
 pub mod calibrate;
 mod daemon;
 pub mod model;
@@ -28,9 +28,9 @@ use hosts_base::{About, Error};
 pub enum Command {
     /// Run the middleware of this terminal on one interface, until it is interrupted
     Run(RunOptions),
-    /// What the running middleware sees and does
+    /// Show the state of the running middleware
     Status {
-        /// Only this interface
+        /// Show only this interface
         #[arg(long)]
         interface: Option<String>,
         #[command(flatten)]
@@ -42,7 +42,7 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct RunOptions {
-    /// The interface to the access point
+    /// Interface to the access point
     #[arg(long)]
     interface: String,
     /// File with the key that all terminals share, at least 16 bytes; for its owner's eyes only
@@ -51,10 +51,10 @@ pub struct RunOptions {
     /// BW_max: the highest throughput of this access point, Mb/s
     #[arg(long, value_name = "MBIT", required_unless_present_any = ["calibration", "observe"])]
     bandwidth: Option<f64>,
-    /// f(n) = n^EXPONENT: how the throughput of all falls with the number of terminals
+    /// f(n) = n^EXPONENT: fall of the total throughput with the number of terminals
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     exponent: f64,
-    /// Take both from what `hosts cwnd calibrate --json` printed
+    /// Take both from the output of `hosts cwnd calibrate --json`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bandwidth", "exponent"])]
     calibration: Option<PathBuf>,
     /// Announce, count and read, but bound nothing: for plain measurements
@@ -73,7 +73,7 @@ pub struct CalibrateOptions {
     /// Measure live: every terminal runs `hosts cwnd run --observe`, and one after another they begin to send
     #[arg(long)]
     interface: Option<String>,
-    /// How long to measure live
+    /// Seconds of the live measurement
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     #[command(flatten)]
@@ -112,7 +112,7 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
 }
 
 fn show_status(interface: Option<String>, format: Format) -> Result<(), Error> {
-    let names = interface.map_or_else(air::interfaces, |name| vec![name]);
+    let names = interface.map_or_else(broadcast::interfaces, |name| vec![name]);
     let mut all = Vec::new();
     for name in names {
         all.extend(status::ask(&name)?);
@@ -142,9 +142,9 @@ fn run_calibrate(options: &CalibrateOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Samples the middleware on an interface every half second. Errors: it does not run, or it bounds windows.
+/// Sample the middleware on an interface every half second. Errors: it does not run, or it bounds windows.
 fn measure(interface: &str, seconds: u32) -> Result<Vec<Measured>, Error> {
-    /// Two seconds in which the number of terminals was the same.
+    /// Minimum samples of a number of terminals: two seconds in which it was the same.
     const ENOUGH: usize = 4;
     let mut samples = Vec::new();
     for _ in 0..seconds * 2 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The arithmetic of paper 002: the ideal window and when a connection is under control. Pure: readings in, bounds out.
+//! Arithmetic of paper 002: the ideal window, and the state of control. Pure: readings in, bounds out.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 /// Control starts above this ratio of RTT to minimum RTT (paper 002, "Expressions for Proposed Control Mechanism").
 pub const ON_RATIO: f64 = 6.0;
-/// Above it, while control is on, the window is one segment (same section).
+/// Ratio above which, while control is on, the window is one segment (same section).
 pub const ONE_RATIO: f64 = 5.0;
-/// How long a window of one may take to drain the queue before others count as its cause.
+/// Time that a window of one has to drain the queue before others count as its cause.
 pub const DRAIN: Duration = Duration::from_secs(2);
-/// How often it is tried again whether they still do: as often as the paper's terminals adjusted to each other (paper 002,
-/// "CWND-Controlling Middleware").
+/// Interval of further attempts to drain the queue: as often as the paper's terminals adjusted to each other (paper
+/// 002, "CWND-Controlling Middleware").
 pub const AGAIN: Duration = Duration::from_secs(10);
-/// Segments of an ideal window at least: two are acknowledged at once, a lone one by a delayed ACK (RFC 1122, 4.2.3.2).
-const LEAST: f64 = 2.0;
-/// A receiver may hold back the ACK of a lone segment (RFC 1122, 4.2.3.2); Linux does for at least this long.
+/// Minimum segments of an ideal window: two are acknowledged at once, a lone one by a delayed ACK (RFC 1122, 4.2.3.2).
+const MIN_WINDOW: f64 = 2.0;
+/// Minimum delay of a lone segment's ACK in Linux, µs: a receiver may hold it back (RFC 1122, 4.2.3.2).
 pub const DELAYED_ACK_US: u32 = 40_000;
 /// Bytes of a segment (paper 002, expression 2).
 const SEGMENT: f64 = 1500.0;
 
-/// What the shared link carries: `bandwidth` Mb/s for one terminal, and how that falls with their number.
+/// Capacity of the shared link: `bandwidth` Mb/s for one terminal, and its fall with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     /// BW_max: the highest throughput obtained in this environment, Mb/s
@@ -31,33 +31,34 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Throughput of all of `terminals` together, Mb/s (paper 002, expressions 3 and 4).
+    /// Compute the throughput of all of `terminals` together, Mb/s (paper 002, expressions 3 and 4).
     pub fn bandwidth(&self, terminals: usize) -> f64 {
         self.mbit_per_s * (terminals.max(1) as f64).powf(self.exponent)
     }
 
-    /// The ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a terminal's part
-    /// (the paper's terminals have one each). Rounded down, as the link is to be filled and not exceeded; at least 2.
+    /// Compute the ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a
+    /// terminal's part (the paper's terminals have one each). Rounded down, as the link is to be filled and not
+    /// exceeded; at least 2.
     pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
         let bytes_per_s = self.bandwidth(terminals) * 1e6 / 8.0;
         let segments = bytes_per_s * f64::from(rtt_us) / 1e6 / SEGMENT;
-        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(LEAST, f64::from(i32::MAX)) as u32
+        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(MIN_WINDOW, f64::from(i32::MAX)) as u32
     }
 }
 
-/// The RTT without the delayed ACK that a window of one segment provokes, µs. With a minimum RTT below 8 ms, that alone would
-/// keep the ratio above 6 and the window at 1 for ever.
+/// Compute the RTT without the delayed ACK that a window of one segment provokes, µs. With a minimum RTT below 8 ms,
+/// that alone would keep the ratio above 6 and the window at 1 for ever.
 pub fn path_rtt(rtt_us: u32, min_rtt_us: u32, window: u32) -> u32 {
     let rtt = if window == 1 { rtt_us.saturating_sub(DELAYED_ACK_US) } else { rtt_us };
     rtt.max(min_rtt_us)
 }
 
-/// RTT over minimum RTT (paper 002, expression 5), at least 1; 1 without a minimum.
+/// Compute RTT over minimum RTT (paper 002, expression 5), at least 1; 1 without a minimum.
 pub fn ratio(rtt_us: u32, min_rtt_us: u32) -> f64 {
     if min_rtt_us == 0 { 1.0 } else { (f64::from(rtt_us) / f64::from(min_rtt_us)).max(1.0) }
 }
 
-/// What bounds a connection now.
+/// Bound of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
@@ -76,7 +77,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// What bounds the connection after a reading of its ratio (paper 002, "Expressions for Proposed Control Mechanism").
+    /// Update the bound after a reading of the connection's ratio (paper 002, "Expressions for Proposed Control
+    /// Mechanism").
     ///
     /// A window of one drains this terminal's part of the queue. When the ratio stays above 5 for 2 s all the same, others
     /// fill it: terminals without the middleware, or whose connections began when the queue stood and so have a high minimum
@@ -108,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Expression 2 in whole numbers, as an independent reference for exponent 0: bits and microseconds.
+    /// Compute expression 2 in whole numbers, as an independent reference for exponent 0: bits and microseconds.
     fn reference(kbit: u64, terminals: u64, rtt_us: u64) -> u64 {
         (kbit * rtt_us / (8 * 1000 * 1500 * terminals)).max(2)
     }
@@ -186,7 +188,7 @@ mod tests {
             let capacity = Capacity { mbit_per_s: mbit, exponent };
             let window = f64::from(capacity.ideal_window(terminals, 1, rtt));
             let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / SEGMENT;
-            prop_assert!(window == LEAST || window * terminals as f64 <= product * (1.0 + 1e-9));
+            prop_assert!(window == MIN_WINDOW || window * terminals as f64 <= product * (1.0 + 1e-9));
         }
 
         #[test]

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use hosts_base::tcp;
 
-/// One TCP connection at the moment of reading.
+/// TCP connection at the moment of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The kernel's identity of the socket, never used twice
@@ -26,13 +26,13 @@ pub struct Reading {
     pub window: u32,
     /// Slow-start threshold, segments
     pub threshold: u32,
-    /// Segments on their way
+    /// Segments in flight
     pub unacked: u32,
     /// Bytes that the peer has acknowledged
     pub acked: u64,
 }
 
-/// A socket to the kernel's socket diagnosis.
+/// Socket to the kernel's socket diagnosis.
 pub struct Sockets {
     netlink: Socket,
     buffer: Vec<u8>,
@@ -47,12 +47,13 @@ const NLM_F_REQUEST_DUMP: u16 = 0x301;
 const NLMSG_HEADER: usize = 16;
 const REQUEST: usize = 56;
 const DIAG_MESSAGE: usize = 72;
-/// ESTABLISHED, FIN_WAIT1, CLOSE_WAIT, LAST_ACK and CLOSING: those that may still have data to send.
+/// States that may still have data to send: ESTABLISHED, FIN_WAIT1, CLOSE_WAIT, LAST_ACK and CLOSING.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11;
 const BUFFER: usize = 64 * 1024;
 
 impl Sockets {
-    /// Errors: those of the system; the kernel may lack CONFIG_INET_DIAG only when the first dump is asked for.
+    /// Open the socket. Errors: those of the system; that the kernel lacks CONFIG_INET_DIAG may show only at the first
+    /// dump.
     pub fn open() -> io::Result<Self> {
         let netlink =
             Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_SOCK_DIAG)))?;
@@ -60,8 +61,8 @@ impl Sockets {
         Ok(Self { netlink, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// The connections of this network namespace over the interface with this index and these addresses (paper 002, "Kernel
-    /// Monitoring Tool"). Errors: those of the system.
+    /// Read the connections of this network namespace over the interface with this index and these addresses (paper
+    /// 002, "Kernel Monitoring Tool"). Errors: those of the system.
     pub fn read(&mut self, interface: u32, addresses: &[IpAddr]) -> io::Result<Vec<Reading>> {
         let mut readings = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -96,7 +97,7 @@ impl Sockets {
     }
 }
 
-/// Goes through the messages of one datagram; true after the last of a dump. Malformed ones end the datagram.
+/// Parse the messages of one datagram; true after the last of a dump. Malformed ones end the datagram.
 fn messages(mut bytes: &[u8], each: &mut impl FnMut(u32, Reading)) -> io::Result<bool> {
     while let Some(length) = u32_at(bytes, 0).map(|length| length as usize) {
         let Some(message) = bytes.get(NLMSG_HEADER..length) else { break };
@@ -116,7 +117,7 @@ fn messages(mut bytes: &[u8], each: &mut impl FnMut(u32, Reading)) -> io::Result
     Ok(false)
 }
 
-/// The interface that the socket is bound to (0: none) and what an inet_diag_msg with its attributes says.
+/// Parse an inet_diag_msg with its attributes: the interface that the socket is bound to (0: none), and the reading.
 fn connection(message: &[u8]) -> Option<(u32, Reading)> {
     let head = message.get(..DIAG_MESSAGE)?;
     let family = head[0];

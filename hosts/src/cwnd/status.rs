@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a daemon says of itself: one JSON object to everyone who connects to its unix socket.
+//! Status of a daemon: one JSON object to everyone who connects to its unix socket.
 //!
 //! The socket lies in a directory that only its owner can write to (a name in the abstract namespace is anybody's who comes first):
 //! /run/hosts-cwnd for root, hosts-cwnd in XDG_RUNTIME_DIR or below /tmp for others. Its name tells the network namespace,
@@ -23,15 +23,15 @@ use hosts_base::{About, Error};
 #[derive(Serialize, Deserialize)]
 pub struct Status {
     pub interface: String,
-    /// Whether the interface exists and announcements leave
+    /// The interface exists and announcements are sent
     pub announcing: bool,
     /// "on", "off (--observe)", or "missing: ..." with the reason
     pub control: String,
-    /// This terminal, hexadecimal
+    /// Id of this terminal, hexadecimal
     pub terminal: String,
     /// Terminals that announce themselves, this one included
     pub terminals: usize,
-    /// Those of them that send: the n of the ideal window
+    /// Terminals among them that send: the n of the ideal window
     pub sending: usize,
     /// Acknowledged throughput of all of them, kbit/s
     pub kbit_per_s: u64,
@@ -54,7 +54,7 @@ pub struct Neighbour {
 pub struct Connection {
     pub local: String,
     pub peer: String,
-    /// It has data on the way or had since the last reading
+    /// Data is in flight or was since the last reading
     pub sending: bool,
     pub rtt_ms: f64,
     pub min_rtt_ms: f64,
@@ -66,7 +66,7 @@ pub struct Connection {
     pub bound: Option<u32>,
 }
 
-/// The directory of a user's sockets.
+/// Return the directory of a user's sockets.
 fn directory(user: u32) -> PathBuf {
     if user == 0 {
         return PathBuf::from("/run/hosts-cwnd");
@@ -77,7 +77,7 @@ fn directory(user: u32) -> PathBuf {
     }
 }
 
-/// Its socket for an interface of this network namespace. Errors: /proc is not there.
+/// Return the path of the socket for an interface of this network namespace. Errors: /proc is not there.
 fn address(directory: &Path, interface: &str) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/self/ns/net")?.ino();
     Ok(directory.join(format!("{namespace}-{interface}.sock")))
@@ -88,7 +88,7 @@ fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Errors: it is not `owner`'s, or others may write to it, so that what is in there says nothing.
+/// Check the directory. Errors: it is not `owner`'s, or others may write to it, so that its content proves nothing.
 fn check_directory(path: &Path, owner: u32) -> io::Result<()> {
     let is = fs::symlink_metadata(path)?;
     if is.is_dir() && is.uid() == owner && is.permissions().mode() & 0o022 == 0 {
@@ -100,14 +100,15 @@ fn check_directory(path: &Path, owner: u32) -> io::Result<()> {
     ))
 }
 
-/// Binds the socket of a daemon. Errors: another one serves the interface (`AddrInUse`), the directory is not this user's.
+/// Bind the socket of a daemon. Errors: another one serves the interface (`AddrInUse`), the directory is not this
+/// user's.
 fn bind(interface: &str) -> io::Result<(UnixListener, PathBuf)> {
     let directory = directory(user());
     match DirBuilder::new().mode(0o700).create(&directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => check_directory(&directory, user())?,
     }
-    // One at a time: between the look whether somebody serves and the socket nobody else comes.
+    // Locked, so that no other daemon binds between the check for a server and the bind.
     let lock = File::open(&directory)?;
     // SAFETY: an open descriptor; the lock goes with it.
     if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) } != 0 {
@@ -120,7 +121,7 @@ fn bind(interface: &str) -> io::Result<(UnixListener, PathBuf)> {
     Ok((listener, path))
 }
 
-/// Removes the sockets of daemons that were killed.
+/// Remove the sockets of daemons that were killed.
 fn remove_forsaken(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -131,7 +132,7 @@ fn remove_forsaken(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Clients that are served at the same time, and for how long.
+/// Clients that are served at the same time, and the time that each has.
 const CLIENTS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -141,7 +142,7 @@ struct Client {
     until: Instant,
 }
 
-/// The daemon's end. Never blocks.
+/// Daemon's end of the status socket. Never blocks.
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
@@ -149,7 +150,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Errors: another daemon serves this interface.
+    /// Bind the socket. Errors: another daemon serves this interface.
     pub fn bind(interface: &str) -> Result<Self, Error> {
         let (listener, path) = bind(interface).map_err(|error| {
             Error::new(if error.kind() == io::ErrorKind::AddrInUse {
@@ -162,15 +163,15 @@ impl Server {
         Ok(Self { listener, path, clients: Vec::new() })
     }
 
-    /// What to poll for, and for which events.
+    /// Return the descriptors to poll, and their events.
     pub fn interests(&self) -> impl Iterator<Item = (RawFd, i16)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_raw_fd(), libc::POLLOUT));
-        // Who cannot be served yet must not keep the daemon awake.
+        // A client that cannot be served yet must not keep the daemon awake.
         let free = self.clients.len() < CLIENTS;
         free.then_some((self.listener.as_raw_fd(), libc::POLLIN)).into_iter().chain(clients)
     }
 
-    /// Accepts and writes as far as it goes without waiting; `status` makes the answer.
+    /// Accept and write as far as possible without blocking; `status` makes the answer.
     pub fn serve(&mut self, now: Instant, status: impl Fn() -> Status) {
         while self.clients.len() < CLIENTS {
             let Ok((stream, _)) = self.listener.accept() else { break };
@@ -200,20 +201,20 @@ impl Drop for Server {
     }
 }
 
-/// The longest status that is read.
-const LONGEST: u64 = 64 << 20;
+/// Maximum bytes of a status that is read.
+const MAX_STATUS: u64 = 64 << 20;
 
-/// The status of the daemon on an interface; none when no daemon serves it. Errors: it does not answer.
+/// Read the status of the daemon on an interface; None when none serves it. Errors: it does not answer.
 pub fn ask(interface: &str) -> Result<Option<Status>, Error> {
     let about = format!("the daemon on {interface} does not answer");
     let Some(mut stream) = find(interface).about(&about)? else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE)).about(&about)?;
     let mut answer = String::new();
-    (&mut stream).take(LONGEST).read_to_string(&mut answer).about(&about)?;
+    (&mut stream).take(MAX_STATUS).read_to_string(&mut answer).about(&about)?;
     serde_json::from_str(&answer).map(Some).about(&about)
 }
 
-/// A connection to this user's daemon, or to root's. Errors: there is one that does not talk to this user.
+/// Connect to this user's daemon, or to root's. Errors: there is one that does not talk to this user.
 fn find(interface: &str) -> io::Result<Option<UnixStream>> {
     for owner in [user(), 0] {
         let directory = directory(owner);
@@ -230,14 +231,14 @@ fn find(interface: &str) -> io::Result<Option<UnixStream>> {
     Ok(None)
 }
 
-/// Prints the status of daemons: one JSON object each, or tables.
+/// Print the status of daemons: one JSON object each, or tables.
 pub fn print(format: Format, all: &[Status]) {
     let columns =
         ["interface", "control", "terminals", "sending", "Mb/s of all", "BW_max", "exponent", "accepted", "refused"];
     format.print(all, &columns, |status| {
-        let heard = &status.datagrams;
-        let refused = [("forged", heard.forged), ("malformed", heard.malformed), ("stale", heard.stale)];
-        let refused = [refused.as_slice(), &[("replayed", heard.replayed), ("full", heard.full)]].concat();
+        let datagrams = &status.datagrams;
+        let refused = [("forged", datagrams.forged), ("malformed", datagrams.malformed), ("stale", datagrams.stale)];
+        let refused = [refused.as_slice(), &[("replayed", datagrams.replayed), ("full", datagrams.full)]].concat();
         let refused: Vec<_> = refused.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{n} {what}")).collect();
         let capacity =
             |show: fn(&Capacity) -> f64| status.capacity.as_ref().map_or("-".into(), |c| format!("{:.3}", show(c)));
@@ -249,7 +250,7 @@ pub fn print(format: Format, all: &[Status]) {
             format!("{:.2}", status.kbit_per_s as f64 / 1e3),
             capacity(|capacity| capacity.mbit_per_s),
             capacity(|capacity| capacity.exponent),
-            heard.accepted.to_string(),
+            datagrams.accepted.to_string(),
             if refused.is_empty() { "0".into() } else { refused.join(", ") },
         ]
     });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::model::{Bound, Capacity, Control, path_rtt, ratio};
 
-/// The next number below `end` of a fixed row (Knuth's MMIX).
+/// Return the next number below `end` of a fixed sequence (Knuth's MMIX).
 fn next(state: &mut u64, end: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % end
@@ -54,7 +54,7 @@ fn ratios(state: &mut u64) -> Vec<Value> {
         .collect()
 }
 
-/// Connections whose ratio is read every half second, as well as at uneven times.
+/// Make connections whose ratio is read every half second, and at uneven times.
 fn controls(state: &mut u64) -> Vec<Value> {
     let start = Instant::now();
     (0..40)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From trials to the buffer, its batches and how sure they are ("QoS-guaranteed TCP on real mobile terminals", section III,
-//! Table I: the mean of ten trials; Fig. 1: batches).
+//! Estimates the buffer and its batches from trials, with confidence ("QoS-guaranteed TCP on real mobile terminals",
+//! section III, Table I: the mean of ten trials; Fig. 1: batches).
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use serde::Serialize;
 use super::trace::{Cycle, Fill};
 use crate::bootstrap::{Interval, SplitMix, bootstrap, mean, median, quantile, shortest_half};
 
-/// A batch size that this share of a buffer's reopenings shows is reported.
-const LEAST_SHARE: f64 = 0.1;
-/// Trials that differ by more than this (share of the buffer, and packets) show no fixed buffer.
+/// Minimum share of a buffer's reopenings that a reported batch size has.
+const MIN_SHARE: f64 = 0.1;
+/// Maximum spread of the trials of a fixed buffer (share of the buffer, and packets).
 const UNSTEADY: (f64, f64) = (0.15, 3.0);
-/// Below as many transmissions of delay, drops come without a queue.
+/// Minimum delay of drops by a queue, in transmissions.
 const NO_QUEUE: f64 = 1.5;
-/// Losses of the path below this share do not change the result by a packet.
+/// Minimum share of losses on the path that change the result by a packet.
 const NOTABLE_PATH_LOSS: f64 = 0.003;
 
-/// The buffer as packets of one size saw it.
+/// Estimate of the buffer as packets of one size saw it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Bytes of the IP packets.
     pub size: u32,
     /// Trials that filled the buffer.
     pub trials: usize,
-    /// Packets waiting when full, beside the one in transmission: what most trials agree on, 95 % confidence.
+    /// Packets waiting when full, in addition to the one in transmission, by most trials; 95 % confidence.
     pub packets: Interval,
     /// Mean of the trials, as the paper's Table I.
     pub mean: f64,
-    /// The same at the first drop of each trial, where nothing but the first fill counts.
+    /// Packets waiting at the first drop of each trial, where nothing but the first fill counts.
     pub first_drop: f64,
     /// Packets that the full buffer takes at once, most frequent first; `[1]` alone: an ideal FIFO.
     pub batches: Vec<Batch>,
@@ -43,17 +43,17 @@ pub struct Estimate {
     pub unsteady: bool,
 }
 
-/// A batch size.
+/// Batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Batch {
     pub packets: u32,
-    /// Of all reopenings that could be counted.
+    /// Share of all reopenings that could be counted.
     pub share: f64,
     /// Probability, over resampled trials, that this is the most frequent size.
     pub confidence: f64,
 }
 
-/// What limits the buffer, from the same buffer seen with two packet sizes.
+/// Unit of the buffer's limit, from the same buffer seen with two packet sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -62,7 +62,7 @@ pub enum Limit {
     Unclear,
 }
 
-/// The buffer as the `fills` of packets of `size` bytes saw it. `None` without any.
+/// Estimate the buffer from the `fills` of packets of `size` bytes. `None` without any.
 pub fn estimate(size: u32, fills: &[Fill]) -> Option<Estimate> {
     let batches = batches(fills);
     let usual = batches.first().map_or(1, |batch| batch.packets);
@@ -86,7 +86,7 @@ pub fn estimate(size: u32, fills: &[Fill]) -> Option<Estimate> {
     })
 }
 
-/// What limits the buffer.
+/// Find the unit of the buffer's limit.
 ///
 /// The number of packets changes with the power -1 of their size when bytes are limited, with the power 0 when packets are.
 pub fn limit(a: &Estimate, b: &Estimate) -> Limit {
@@ -102,7 +102,7 @@ pub fn limit(a: &Estimate, b: &Estimate) -> Limit {
     }
 }
 
-/// Packets waiting when full in one trial: what was waiting when it reopened, and the batch that filled it again.
+/// Compute the packets waiting when full in one trial: those when it reopened, and the batch that filled it again.
 fn full(fill: &Fill, usual: u32) -> f64 {
     let of = |cycle: &Cycle| cycle.reopened + f64::from(cycle.batch.unwrap_or(usual));
     let steady: Vec<f64> = fill.cycles.iter().filter(|c| c.steady && c.batch.is_some()).map(of).collect();
@@ -142,7 +142,7 @@ fn batches(fills: &[Fill]) -> Vec<Batch> {
             share: count as f64 / all as f64,
             confidence: winners.get(&packets).copied().unwrap_or(0.0),
         })
-        .filter(|batch| batch.share >= LEAST_SHARE)
+        .filter(|batch| batch.share >= MIN_SHARE)
         .collect();
     batches.sort_by(|a, b| b.share.total_cmp(&a.share));
     batches
@@ -156,7 +156,7 @@ fn sum<'a>(votes: impl Iterator<Item = &'a BTreeMap<u32, usize>>) -> BTreeMap<u3
     total
 }
 
-/// How often each size wins when the trials are drawn again.
+/// Count how often each size wins when the trials are drawn again.
 fn resampled_winners(votes: &[BTreeMap<u32, usize>]) -> BTreeMap<u32, f64> {
     const DRAWS: usize = 1000;
     let mut random = SplitMix(1);
@@ -175,8 +175,8 @@ fn path_loss(fills: &[Fill]) -> f64 {
     lost as f64 / sent.max(1) as f64
 }
 
-/// Share of packets that were lost after they had been in the buffer: the path loses packets, and the rhythm of arrivals has
-/// as many holes. They were in the buffer, and are not among those received.
+/// Compute the share of packets that were lost behind the buffer: the path loses packets, and the rhythm of arrivals
+/// has as many holes. They were in the buffer, and are not among those received.
 fn behind_bottleneck(fills: &[Fill]) -> f64 {
     let lost = path_loss(fills);
     let holes = median(&fills.iter().map(|fill| fill.holes).collect::<Vec<_>>());

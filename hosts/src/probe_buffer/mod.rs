@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buffer of an access point, from outside ("QoS-guaranteed TCP on real mobile terminals", section III): packets are sent
-//! faster than it drains, and packets in are compared with packets out.
+//! Buffer of an access point, from outside ("QoS-guaranteed TCP on real mobile terminals", section III): packets are
+//! sent faster than it drains, and packets in are compared with packets out.
 //!
 //! ```text
 //! send.rs: trials over UDP --> trace.rs: what one says --> estimate.rs: what all say
@@ -40,13 +40,13 @@ pub enum Command {
     /// It loads that link fully meanwhile: a few seconds at 14 Mbit/s. Put the responder where the buffer is on the way:
     /// behind an access point to measure its downlink, before it to measure the uplink.
     Run(RunOptions),
-    /// Be the responder: record what arrives, report it to senders that know the key
+    /// Run the responder: record arrivals, and report them to senders that know the key
     Serve(ServeOptions),
 }
 
 #[derive(Args)]
 pub struct RunOptions {
-    /// Where the responder is: address or name, port if not 8630
+    /// Address or name of the responder, port if not 8630
     host: String,
     /// File with the key that the responder has too, 16 bytes or more
     #[arg(long, value_name = "FILE")]
@@ -54,8 +54,8 @@ pub struct RunOptions {
     /// Trials with each packet size; up to three times as many with the first while the result is unsure
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     trials: u64,
-    /// Bytes of the IP packets, the first for the result, the second to tell a limit of packets from one of bytes
-    /// [default: what fits the path, and half of it]
+    /// Bytes of the IP packets, the first for the result, the second to distinguish a limit of packets from one of
+    /// bytes [default: the path's maximum, and half of it]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(100..=9000))]
     sizes: Vec<u32>,
     /// Never send faster
@@ -84,12 +84,12 @@ pub struct ServeOptions {
     max_rate: u64,
 }
 
-/// What `run` found.
+/// Findings of `run`.
 #[derive(Serialize)]
 struct Findings {
     host: String,
     verdict: Verdict,
-    /// bit/s of IP packets: what leaves the bottleneck, or what was sent without finding one.
+    /// Rate in bit/s of IP packets: through the bottleneck, or of the sender if there was none.
     rate: f64,
     /// Packets waiting when the buffer is full, of the first size; with `not-full`: at least so many.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ fn show(result: &Findings, format: Format) {
     println!("{}", sentence(result));
 }
 
-/// The result in words.
+/// Format the result in words.
 fn sentence(result: &Findings) -> String {
     let rate = show_rate(result.rate);
     let packets = result.packets.map_or(0.0, |packets| packets.value);

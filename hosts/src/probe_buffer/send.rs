@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sender: trials over UDP, each from an empty queue, and what they are asked one after the other.
+//! Sender: trials over UDP, each from an empty queue, and the questions that each is to answer.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -11,7 +11,7 @@ use socket2::SockRef;
 use super::estimate::{Estimate, estimate};
 use super::trace::{Fill, Finding, Trace};
 use super::wire::{
-    Answer, Control, Header, Hello, Key, LONG_LINE, MOST_PACKETS, PORT, Proof, Request, SHORT_LINE, Welcome, nonce,
+    Answer, Control, Header, Hello, Key, MAX_LINE, MAX_PACKETS, MAX_UNPROVEN_LINE, PORT, Proof, Request, Welcome, nonce,
 };
 use crate::bootstrap::SplitMix;
 use hosts_base::{About, Error};
@@ -20,25 +20,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of IP and UDP headers.
 const HEADERS_V4: u32 = 28;
 const HEADERS_V6: u32 = 48;
-/// Sending rate over drain rate, least and most: it differs between trials, so that no rhythm hides a packet.
+/// Sending rate over drain rate, minimum and maximum: it differs between trials, so that no rhythm hides a packet.
 const OVERLOAD: (f64, f64) = (6.0, 10.0);
-/// Transmissions that a trial goes on for once the buffer is full: for a dozen batches of 16; longer if it shows fewer than
-/// `FEWEST_CYCLES`.
+/// Transmissions that a trial continues for once the buffer is full: for a dozen batches of 16; longer if it shows
+/// fewer than `MIN_CYCLES`.
 const FULL_FOR: f64 = 192.0;
-const FEWEST_CYCLES: usize = 3;
-/// How many times as many trials a measurement may take that is not sure of its result, and what sure means: confidence of the
-/// batch size, width of the buffer's interval (packets).
+const MIN_CYCLES: usize = 3;
+/// Maximum factor of further trials while the result is unsure, and the bounds of a sure one: confidence of the batch
+/// size, width of the buffer's interval (packets).
 const MORE: usize = 3;
 const SURE: (f64, f64) = (0.95, 3.0);
-/// Packets of the first trial, and those without a queue in which none will come.
+/// Packets of the first trial, and number of packets without a queue after which none will come.
 const FIRST_TRIAL: usize = 64;
 const LAST_TRIAL_WITHOUT_QUEUE: usize = 4096;
 /// Packets that go one by one before a trial, so many transmissions apart.
 const LEAD: (usize, f64) = (7, 2.0);
-/// A pause for the sender's timer: it oversleeps, so the rest is waited for awake.
+/// Part of a pause that the sender waits for awake, as its timer oversleeps.
 const AWAKE: Duration = Duration::from_micros(80);
 
-/// What a measurement may cost, and how thorough it is.
+/// Limits of a measurement: its cost, and its thoroughness.
 pub struct Limits {
     pub trials: usize,
     /// bit/s
@@ -47,17 +47,17 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// What the path turned out to be.
+/// Outcome of a measurement.
 pub enum Outcome {
     /// Packets arrived as fast as they were sent: bit/s.
     NoBottleneck { rate: f64 },
-    /// The limits ended before the buffer was full: bit/s that drain, and packets that were waiting at most.
+    /// The limits ended before the buffer was full: bit/s that drain, and maximum packets that were waiting.
     NotFull { drain: f64, packets: f64 },
     /// One estimate for each packet size.
     Buffer(Vec<Estimate>),
 }
 
-/// A connection to a responder.
+/// Connection to a responder.
 pub struct Sender {
     peer: SocketAddr,
     control: Control,
@@ -69,12 +69,12 @@ pub struct Sender {
     random: SplitMix,
     pub packets_sent: u64,
     pub bytes_sent: u64,
-    /// Packets that reached the responder's port and were none of ours.
+    /// Packets that reached the responder's port and were of other senders.
     pub ignored: u64,
 }
 
 impl Sender {
-    /// Connects to `host` (name or address, with or without a port) and proves the key in both directions.
+    /// Connect to `host` (name or address, with or without a port) and prove the key in both directions.
     pub fn connect(host: &str, key: &Key, limits: Limits) -> Result<Sender, Error> {
         let peer = resolve(host)?;
         let stream = TcpStream::connect_timeout(&peer, PATIENCE).about(format_args!(
@@ -82,11 +82,11 @@ impl Sender {
         ))?;
         let responder = || format!("responder {peer}");
         let mut control = Control::new(stream).about(responder())?;
-        let hello: Hello = control.receive(SHORT_LINE, PATIENCE).map_err(|e| lost(peer, e))?;
+        let hello: Hello = control.receive(MAX_UNPROVEN_LINE, PATIENCE).map_err(|e| lost(peer, e))?;
         let own = nonce();
         let proof = Proof { proof: key.proof("sender", &hello.nonce, &own), nonce: own.clone() };
         control.send(&proof).map_err(|e| lost(peer, e))?;
-        let welcome: Welcome = control.receive(SHORT_LINE, PATIENCE).map_err(|e| lost(peer, e))?;
+        let welcome: Welcome = control.receive(MAX_UNPROVEN_LINE, PATIENCE).map_err(|e| lost(peer, e))?;
         if !key.proves(&welcome.proof, "responder", &hello.nonce, &own) {
             return Err(Error::new(format!("responder {peer}: it does not know the key, so it is an impostor")));
         }
@@ -111,12 +111,12 @@ impl Sender {
         })
     }
 
-    /// Bytes of the largest IP packet that fits the path, as far as this host knows.
+    /// Return the maximum bytes of an IP packet on the path, as far as this host knows.
     pub fn path_mtu(&self) -> u32 {
         path_mtu(&self.socket).unwrap_or(1500).clamp(576, 9000)
     }
 
-    /// Looks for the bottleneck, then fills it again and again with packets of each of `sizes` (bytes of IP).
+    /// Find the bottleneck, then fill it repeatedly with packets of each of `sizes` (bytes of IP).
     pub fn measure(&mut self, sizes: &[u32]) -> Result<Outcome, Error> {
         let (mut drain, mut packets) = match self.explore(sizes[0])? {
             Finding::NoBottleneck { rate, .. } => {
@@ -134,7 +134,7 @@ impl Sender {
         let mut estimates = Vec::new();
         let spent = self.bytes_sent;
         for (index, &size) in sizes.iter().enumerate() {
-            // Until a trial has said more: as many bytes per second, and a buffer for packets or for bytes.
+            // Until a trial gives more information: as many bytes per second, and a buffer for packets or for bytes.
             if let Some(before) = index.checked_sub(1) {
                 let ratio = f64::from(sizes[before]) / f64::from(size);
                 (drain, packets) = (drain * ratio, packets * ratio.max(1.0));
@@ -162,14 +162,14 @@ impl Sender {
         Ok(Outcome::Buffer(estimates))
     }
 
-    /// Finds the drain rate: ever longer trials, as fast as permitted until there is a queue.
+    /// Find the drain rate: ever longer trials, as fast as permitted until there is a queue.
     fn explore(&mut self, size: u32) -> Result<Finding, Error> {
         let (mut count, mut rate) = (FIRST_TRIAL, self.limits.rate as f64 / bits(size));
         let mut last = Finding::Silence;
         let mut silent = 0;
         loop {
             let left = self.limits.bytes.saturating_sub(self.bytes_sent) / u64::from(size);
-            if count as u64 > left || count > MOST_PACKETS || Instant::now() > self.deadline {
+            if count as u64 > left || count > MAX_PACKETS || Instant::now() > self.deadline {
                 return Ok(last);
             }
             let trace = self.trial(size, count, rate, None)?;
@@ -202,8 +202,8 @@ impl Sender {
         }
     }
 
-    /// Trials that fill a buffer of about `packets`, drained at about `drain` packets per second, until a time and a number of
-    /// bytes. `thorough`: more of them until the result is sure.
+    /// Run trials that fill a buffer of about `packets`, drained at about `drain` packets per second, until a time and
+    /// a number of bytes. `thorough`: more of them until the result is sure.
     fn fills(
         &mut self,
         size: u32,
@@ -222,7 +222,7 @@ impl Sender {
             let count = overload * (packets / (overload - 1.0).max(0.2) + full_for) * 1.1;
             let seconds = count / overload / drain + packets / drain;
             let too_late = Instant::now() + Duration::from_secs_f64(seconds.min(1e6)) > until;
-            if too_late || self.bytes_sent + (count * f64::from(size)) as u64 > bytes || count > MOST_PACKETS as f64 {
+            if too_late || self.bytes_sent + (count * f64::from(size)) as u64 > bytes || count > MAX_PACKETS as f64 {
                 break;
             }
             let trace = self.trial(size, count as usize, overload * drain, Some(drain))?;
@@ -236,7 +236,7 @@ impl Sender {
             match trace.finding() {
                 Finding::Full(fill) => {
                     (drain, packets) = (fill.drain, fill.first.max(1.0));
-                    if fill.cycles.len() < FEWEST_CYCLES && full_for < 2.0 * packets {
+                    if fill.cycles.len() < MIN_CYCLES && full_for < 2.0 * packets {
                         full_for *= 2.0;
                     }
                     fills.push(fill);
@@ -256,13 +256,13 @@ impl Sender {
         Ok(fills)
     }
 
-    /// Sends `count` packets of `size` bytes, `rate` per second, and returns what became of them. If `drain` is known, some
-    /// go one by one before.
+    /// Send `count` packets of `size` bytes, `rate` per second, and return the finding. If `drain` is known, some go
+    /// one by one before.
     fn trial(&mut self, size: u32, count: usize, rate: f64, drain: Option<f64>) -> Result<Trace, Error> {
         self.trial += 1;
         let peer = self.peer;
         self.control.send(&Request::Begin(self.trial)).map_err(|e| lost(peer, e))?;
-        match self.control.receive(SHORT_LINE, PATIENCE).map_err(|e| lost(peer, e))? {
+        match self.control.receive(MAX_UNPROVEN_LINE, PATIENCE).map_err(|e| lost(peer, e))? {
             Answer::Ready(trial) if trial == self.trial => {}
             _ => return Err(lost(peer, io::ErrorKind::InvalidData.into())),
         }
@@ -272,11 +272,11 @@ impl Sender {
         let gaps = (0..lead + count).map(|number| if number < lead { apart } else { gap });
         let sent = self.burst(size, gaps)?;
         let seconds = (sent[sent.len() - 1] - sent[lead]) as f64 * 1e-9;
-        // Long enough to tell the end from a gap between two packets at a tenth of the rate.
+        // Long enough to distinguish the end from a gap between two packets at a tenth of the rate.
         let quiet = (1e3 * 10.0 * OVERLOAD.1 * seconds / count as f64).clamp(60.0, 3000.0) as u64;
         self.control.send(&Request::End { quiet }).map_err(|e| lost(peer, e))?;
         let patience = self.deadline.saturating_duration_since(Instant::now()) + PATIENCE;
-        match self.control.receive(LONG_LINE, patience).map_err(|e| lost(peer, e))? {
+        match self.control.receive(MAX_LINE, patience).map_err(|e| lost(peer, e))? {
             Answer::Report(report) if report.trial == self.trial => {
                 self.ignored += report.ignored;
                 Ok(Trace { lead, sent, arrivals: report.arrivals, overrun: report.overrun })
@@ -285,8 +285,8 @@ impl Sender {
         }
     }
 
-    /// Sends a packet before each of the `gaps` and returns when it went, ns. A late packet delays all later ones: the rate is
-    /// never exceeded to catch up.
+    /// Send a packet before each of the `gaps` and return its time, ns. A late packet delays all later ones: the rate
+    /// is never exceeded to catch up.
     fn burst(&mut self, size: u32, gaps: impl Iterator<Item = Duration>) -> Result<Vec<i64>, Error> {
         let headers = if self.peer.is_ipv6() { HEADERS_V6 } else { HEADERS_V4 };
         let mut packet = vec![0; (size - headers) as usize];

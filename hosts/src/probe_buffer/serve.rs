@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The responder: records when packets arrive and reports it. It measures with one sender at a time.
+//! Responder: records when packets arrive and reports it. It measures with one sender at a time.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -10,49 +10,52 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use super::wire::{Answer, Control, Header, Hello, Key, MOST_PACKETS, Proof, Report, Request, SHORT_LINE, Welcome};
+use super::wire::{
+    Answer, Control, Header, Hello, Key, MAX_PACKETS, MAX_UNPROVEN_LINE, Proof, Report, Request, Welcome,
+};
 use hosts_base::log::report;
-use hosts_base::places::{Place, Places};
+use hosts_base::slots::{ConnectionSlot, ConnectionSlots};
 use hosts_base::{About, Error};
 
-/// How long a stranger may take to show the key, and a sender to ask for the next thing.
+/// Time that a client has to prove the key, and (`IDLE`) a sender to send the next request.
 const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
-/// Connections at a time that have not shown the key, or only get told that another one is measuring; then the address that
-/// has the most loses its oldest.
-const MOST_CONNECTIONS: usize = 16;
+/// Connections at a time that have not proved the key, or are only rejected because another one is measuring; then the
+/// address that has the most loses its oldest.
+const MAX_CONNECTIONS: usize = 16;
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Packets that are looked at before it is looked whether the sender said something or time is up: a flood ends no loop.
+/// Packets that are processed before the sender's line and the time are checked: a flood ends no loop.
 const TURN: usize = 1024;
-/// Packets that are thrown away before a trial: more than the buffer holds of the shortest. What is left carries another trial's number.
+/// Packets that are discarded before a trial: more than the buffer holds of the shortest. Later ones carry another
+/// trial's number.
 const STALE: usize = 65_536;
-/// Longest wait for the last packets of a trial.
-const LONGEST_QUIET: u64 = 5000;
+/// Maximum wait for the last packets of a trial, in ms.
+const MAX_QUIET: u64 = 5000;
 
-/// Answers on `listen` until the process ends. `max_rate`: bit/s that senders are permitted.
+/// Serve on `listen` until the process ends. `max_rate`: bit/s that senders are permitted.
 pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     let listener = TcpListener::bind(listen).about(format_args!("listen on TCP {listen}"))?;
     let listen = listener.local_addr().about("the listening address")?;
     let packets = Packets::bind(listen).about(format_args!("listen on UDP {listen}"))?;
-    // Whoever started this waits for the line.
+    // The process that started this waits for the line.
     println!("listening on {listen}");
     let shared = Arc::new((key, Mutex::new(packets)));
-    let strangers = Places::new(MOST_CONNECTIONS);
+    let strangers = ConnectionSlots::new(MAX_CONNECTIONS);
     for stream in listener.incoming() {
         let stream = match stream {
             Ok(stream) => stream,
             Err(e) => {
-                // Out of descriptors, say: not for ever.
+                // Out of descriptors, for example: not for ever.
                 report(format_args!("accept: {e}"));
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             }
         };
         let (Ok(peer), Ok(same)) = (stream.peer_addr(), stream.try_clone()) else { continue };
-        let place = strangers.take(peer.ip(), move || drop(same.shutdown(Shutdown::Both)));
+        let slot = strangers.take(peer.ip(), move || drop(same.shutdown(Shutdown::Both)));
         let shared = shared.clone();
         let serving =
-            std::thread::Builder::new().spawn(move || match converse(stream, place, &shared.0, &shared.1, max_rate) {
+            std::thread::Builder::new().spawn(move || match converse(stream, slot, &shared.0, &shared.1, max_rate) {
                 Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => report(format_args!("{peer}: {e}")),
                 _ => {}
             });
@@ -63,25 +66,31 @@ pub fn serve(listen: SocketAddr, key: Key, max_rate: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Speaks with a sender, which gives its place back to strangers once it has shown the key and measures.
-fn converse(stream: TcpStream, place: Place, key: &Key, packets: &Mutex<Packets>, max_rate: u64) -> io::Result<()> {
+/// Serve a sender, which gives its slot back to unproven clients once it has proved the key and measures.
+fn converse(
+    stream: TcpStream,
+    slot: ConnectionSlot,
+    key: &Key,
+    packets: &Mutex<Packets>,
+    max_rate: u64,
+) -> io::Result<()> {
     let mut control = Control::new(stream)?;
     let hello = Hello::new();
     control.send(&hello)?;
-    let proof: Proof = control.receive(SHORT_LINE, PATIENCE)?;
+    let proof: Proof = control.receive(MAX_UNPROVEN_LINE, PATIENCE)?;
     if !key.proves(&proof.proof, "sender", &hello.nonce, &proof.nonce) {
         return refuse(&mut control, "it has another key");
     }
     let Ok(mut packets) = packets.try_lock() else {
         return refuse(&mut control, "it is measuring with another sender, try again later");
     };
-    drop(place);
+    drop(slot);
     let token = rand::random();
     let own = key.proof("responder", &hello.nonce, &proof.nonce);
     control.send(&Welcome { proof: own, token, max_rate })?;
     let mut trial = 0;
     loop {
-        match control.receive(SHORT_LINE, IDLE)? {
+        match control.receive(MAX_UNPROVEN_LINE, IDLE)? {
             Request::Begin(next) => {
                 trial = next;
                 packets.drain()?;
@@ -99,7 +108,7 @@ fn refuse(control: &mut Control, why: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("refused: {why}")))
 }
 
-/// The socket that measuring packets come to.
+/// Socket for measuring packets.
 struct Packets {
     socket: UdpSocket,
     /// Packets that the kernel dropped at this socket so far.
@@ -119,7 +128,7 @@ impl Packets {
         Ok(Packets { socket: socket.into(), overrun: 0 })
     }
 
-    /// Forgets what an earlier trial left.
+    /// Discard the packets of an earlier trial.
     fn drain(&mut self) -> io::Result<()> {
         for _ in 0..STALE {
             if self.receive()?.is_none() {
@@ -129,7 +138,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Records a trial until the sender has said that it is over and nothing has come for as long as it says.
+    /// Record a trial until the sender has ended it and no packet has come for as long as it asks.
     fn record(&mut self, control: &mut Control, token: u64, trial: u32) -> io::Result<Report> {
         let mut report = Report { trial, ..Report::default() };
         let before = self.overrun;
@@ -144,7 +153,7 @@ impl Packets {
             for _ in 0..if data { TURN } else { 0 } {
                 let Some((header, time)) = self.receive()? else { break };
                 match header {
-                    Some(h) if h.token == token && h.trial == trial && report.arrivals.len() < MOST_PACKETS => {
+                    Some(h) if h.token == token && h.trial == trial && report.arrivals.len() < MAX_PACKETS => {
                         report.arrivals.push((h.number, time));
                         last = Instant::now();
                     }
@@ -152,8 +161,8 @@ impl Packets {
                 }
             }
             if asked {
-                match control.receive(SHORT_LINE, PATIENCE)? {
-                    Request::End { quiet: ms } => quiet = Some(Duration::from_millis(ms.min(LONGEST_QUIET))),
+                match control.receive(MAX_UNPROVEN_LINE, PATIENCE)? {
+                    Request::End { quiet: ms } => quiet = Some(Duration::from_millis(ms.min(MAX_QUIET))),
                     Request::Begin(_) => return Err(io::Error::other("a new trial before the end of the last")),
                 }
                 last = Instant::now();
@@ -166,7 +175,7 @@ impl Packets {
         Ok(report)
     }
 
-    /// Waits for packets and, if `listen`, for the sender's next line: (packets, line).
+    /// Wait for packets and, if `listen`, for the sender's next line: (packets, line).
     fn wait(&self, control: &Control, listen: bool, timeout: Duration) -> io::Result<(bool, bool)> {
         if listen && control.has_buffered() {
             return Ok((true, true));
@@ -185,7 +194,8 @@ impl Packets {
         }
     }
 
-    /// The next packet: its header, if it has one, and the kernel's time of arrival in ns. `None`: no more for now.
+    /// Receive the next packet: its header, if it has one, and the kernel's time of arrival in ns. `None`: no more for
+    /// now.
     fn receive(&mut self) -> io::Result<Option<(Option<Header>, i64)>> {
         const CONTROL: usize = 128;
         #[repr(align(8))]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Access points for tests: what a trial records on a path whose buffer is known.
+//! Access points for tests: records of a trial on a path whose buffer is known.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ struct Path {
     duplicated: f64,
     /// The sender pauses for up to so many s, at one packet in 200.
     stall: f64,
-    /// How much faster the receiver's clock runs.
+    /// Relative drift of the receiver's clock: positive is faster.
     drift: f64,
 }
 
@@ -50,7 +50,8 @@ const PLAIN: Path = Path {
 };
 
 impl Path {
-    /// A trial of `count` packets of `size` bytes, sent `overload` times as fast as the bottleneck drains them.
+    /// Simulate a trial of `count` packets of `size` bytes, sent `overload` times as fast as the bottleneck drains
+    /// them.
     fn trial(&self, size: usize, count: usize, overload: f64, random: &mut SplitMix) -> Trace {
         let service = if self.rate > 0.0 { 8.0 * size as f64 / self.rate } else { 0.0 };
         let gap = if self.rate > 0.0 { service / overload } else { 20e-6 };
@@ -124,7 +125,7 @@ impl Path {
         trace
     }
 
-    /// What ten trials say.
+    /// Estimate the buffer from ten trials.
     fn estimate(&self, size: usize) -> Estimate {
         let mut random = SplitMix(42);
         let fills: Vec<_> = (0..10)
@@ -272,7 +273,7 @@ mod properties {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-        /// Whatever the rate, the buffer and the batch: the estimate is within two packets, the batch exact.
+        /// The estimate is within two packets and the batch exact, for any rate, buffer and batch.
         #[test]
         fn any_buffer_is_recovered(
             rate in 1e5f64..1e8,
@@ -285,7 +286,7 @@ mod properties {
             prop_assert_eq!(found.batches[0].packets as usize, batch, "{:?}", found);
         }
 
-        /// Nonsense gives a finding and no panic.
+        /// Arbitrary records give a finding and no panic.
         #[test]
         fn any_record_is_judged(
             lead in 0usize..10,

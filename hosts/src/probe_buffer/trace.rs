@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one trial says: packets in compared with packets out ("QoS-guaranteed TCP on real mobile terminals", section III).
+//! Evaluates one trial: packets in compared with packets out ("QoS-guaranteed TCP on real mobile terminals", section
+//! III).
 //!
 //! The load is the number of packets that have entered the bottleneck and not yet begun to leave it. When a packet is sent:
 //!
@@ -17,12 +18,12 @@ use std::ops::Range;
 
 use crate::bootstrap::{median, quantile};
 
-/// One trial as it was recorded.
+/// Record of one trial.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// How many of the first packets were sent one by one.
+    /// Number of first packets that were sent one by one.
     pub lead: usize,
-    /// When each packet was sent, by sequence number: ns of the sender's clock.
+    /// Sending time of each packet, by sequence number: ns of the sender's clock.
     pub sent: Vec<i64>,
     /// (sequence number, ns of the receiver's clock), as they arrived.
     pub arrivals: Vec<(u32, i64)>,
@@ -30,22 +31,22 @@ pub struct Trace {
     pub overrun: u64,
 }
 
-/// What a trial found. Rates are packets per second.
+/// Finding of a trial. Rates are packets per second.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// Next to nothing arrived.
+    /// Almost nothing arrived.
     Silence,
     /// Packets arrived as fast as they were sent. `lost`: the share that did not arrive.
     NoBottleneck { rate: f64, lost: f64 },
     /// A queue of `packets` grew, and nothing was dropped for want of space.
     NotFull { drain: f64, packets: f64 },
-    /// A host or the path paused for so long that the queue ran empty: what was waiting is not known.
+    /// A host or the path paused for so long that the queue ran empty: its length is not known.
     Torn,
     /// The buffer ran full.
     Full(Fill),
 }
 
-/// A trial in which the buffer ran full.
+/// Trial in which the buffer ran full.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fill {
     /// Packets per second that leave the bottleneck.
@@ -59,11 +60,11 @@ pub struct Fill {
     pub path: (usize, usize),
     /// Transmissions that packets waited for once the buffer was full, by their delay.
     pub waited: f64,
-    /// Packets missing in the rhythm of arrivals, as a share: what was lost behind the bottleneck.
+    /// Packets missing in the rhythm of arrivals, as a share: losses behind the bottleneck.
     pub holes: f64,
 }
 
-/// From the moment when a full buffer takes packets again to the moment when it is full again (Fig. 1: a step).
+/// Cycle from the moment when a full buffer takes packets again to the moment when it is full again (Fig. 1: a step).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cycle {
     /// Packets waiting when it took the first one.
@@ -74,13 +75,13 @@ pub struct Cycle {
     pub steady: bool,
 }
 
-/// Below this overload a trial shows no queue worth the name.
-const LEAST_OVERLOAD: f64 = 1.15;
-const FEWEST_ARRIVALS: usize = 8;
-/// Load below which more has left than came in, beyond what noise explains.
-const LEAST_LOAD: f64 = -2.0;
-/// Packets of the lead that have to arrive.
-const FEWEST_ALONE: usize = 3;
+/// Minimum overload at which a trial shows a queue.
+const MIN_OVERLOAD: f64 = 1.15;
+const MIN_ARRIVALS: usize = 8;
+/// Minimum load that noise explains: below, more has left than came in.
+const MIN_LOAD: f64 = -2.0;
+/// Minimum packets of the lead that arrive.
+const MIN_ALONE: usize = 3;
 /// Packets on each side that an arrival is smoothed with.
 const SMOOTHING: usize = 16;
 /// Received packets on both sides of a single lost one that make it a loss of the path.
@@ -89,17 +90,17 @@ const AROUND_A_PATH_LOSS: usize = 3;
 const WELL_BELOW_FULL: f64 = 0.6;
 
 impl Trace {
-    /// What this trial says about the path.
+    /// Return this trial's finding about the path.
     pub fn finding(&self) -> Finding {
         let sequence = self.in_sequence();
-        if sequence.times.len() < FEWEST_ARRIVALS {
+        if sequence.times.len() < MIN_ARRIVALS {
             return Finding::Silence;
         }
         let gap = spacing(&sequence.times);
         let sent = &sequence.sent;
         let overload = gap / (sent[sent.len() - 1] / (sent.len() - 1) as f64);
         let lost = 1.0 - sequence.times.len() as f64 / sent.len() as f64;
-        if overload < LEAST_OVERLOAD {
+        if overload < MIN_OVERLOAD {
             return Finding::NoBottleneck { rate: 1.0 / gap, lost };
         }
         let load = Load::new(&sequence, gap);
@@ -108,12 +109,13 @@ impl Trace {
                 let most = load.by_packet.iter().copied().fold(0.0, f64::max);
                 Finding::NotFull { drain: 1.0 / gap, packets: (most - 1.0).max(0.0) }
             }
-            Some(onset) if load.by_packet[onset..].iter().any(|&load| load < LEAST_LOAD) => Finding::Torn,
+            Some(onset) if load.by_packet[onset..].iter().any(|&load| load < MIN_LOAD) => Finding::Torn,
             Some(onset) => Finding::Full(fill(&sequence, &load, onset, overload)),
         }
     }
 
-    /// The packets after the lead: which arrived, and when something did; duplicates once, arrivals in the order of time.
+    /// Sort the packets after the lead: those that arrived, and the times of arrivals; duplicates once, arrivals in the
+    /// order of time.
     fn in_sequence(&self) -> Sequence {
         let mut arrived = vec![None; self.sent.len()];
         for &(number, time) in &self.arrivals {
@@ -132,38 +134,39 @@ impl Trace {
         Sequence {
             received: arrived[lead..].iter().map(Option::is_some).collect(),
             delays: delays.collect(),
-            alone: (alone.len() >= FEWEST_ALONE).then(|| median(&alone)),
+            alone: (alone.len() >= MIN_ALONE).then(|| median(&alone)),
             sent: sent[lead..].to_vec(),
             times,
         }
     }
 }
 
-/// A trial without its lead. Times in s: of sending since the first packet, of arrival since the first arrival.
+/// Trial without its lead. Times in s: of sending since the first packet, of arrival since the first arrival.
 struct Sequence {
-    /// By sequence number.
+    /// Sending times, by sequence number.
     sent: Vec<f64>,
     received: Vec<bool>,
-    /// From sending to arrival, by sequence number.
+    /// Delays from sending to arrival, by sequence number.
     delays: Vec<Option<f64>>,
-    /// The same of a packet that finds the queue empty.
+    /// Delay of a packet that finds the queue empty.
     alone: Option<f64>,
-    /// Ascending.
+    /// Arrival times, ascending.
     times: Vec<f64>,
 }
 
-/// Seconds between arrivals, robust against jitter and pauses: the median of spacings over half of the trial.
+/// Compute the seconds between arrivals, robust against jitter and pauses: the median of spacings over half of the
+/// trial.
 fn spacing(times: &[f64]) -> f64 {
     let lag = times.len() / 2;
     let spacings: Vec<f64> = times.windows(lag + 1).map(|w| (w[lag] - w[0]) / lag as f64).collect();
     median(&spacings).max(1e-9)
 }
 
-/// The load at each sent packet, and the number of transmissions begun as a function of time.
+/// Load at each sent packet, and the number of transmissions begun as a function of time.
 struct Load {
     by_packet: Vec<f64>,
     begun: Vec<f64>,
-    /// How far each arrival is from its smoothed time, in transmissions.
+    /// Distance of each arrival from its smoothed time, in transmissions.
     stumble: Vec<f64>,
 }
 
@@ -196,7 +199,7 @@ impl Load {
     }
 }
 
-/// How many of `starts` (ascending) lie before `time`, with fractions in between; `gap` apart after the last.
+/// Count the `starts` (ascending) that lie before `time`, with fractions in between; `gap` apart after the last.
 fn count(starts: &[f64], time: f64, gap: f64) -> f64 {
     let after = starts.partition_point(|&start| start <= time);
     match after {
@@ -206,7 +209,7 @@ fn count(starts: &[f64], time: f64, gap: f64) -> f64 {
     }
 }
 
-/// Each time on the straight line through its neighbours (least squares).
+/// Smooth each time by the straight line through its neighbours (least squares).
 fn smooth(times: &[f64]) -> Vec<f64> {
     let width = (2 * SMOOTHING + 1).min(times.len());
     (0..times.len())
@@ -226,7 +229,7 @@ fn smooth(times: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The first packet that was dropped because the buffer was full: from there on most are.
+/// Find the first packet that was dropped because the buffer was full: from there on most are.
 fn onset(received: &[bool], overload: f64) -> Option<usize> {
     let window = ((3.0 * overload) as usize).clamp(12, 48);
     let enough = (0.5 * (1.0 - 1.0 / overload) * window as f64).ceil() as usize;
@@ -258,7 +261,8 @@ fn fill(sequence: &Sequence, load: &Load, onset: usize, overload: f64) -> Fill {
     }
 }
 
-/// Runs of received packets after `onset`, each between lost ones. A single lost packet amid received ones splits none.
+/// Return the runs of received packets after `onset`, each between lost ones. A single lost packet amid received ones
+/// splits none.
 fn runs(received: &[bool], onset: usize) -> impl Iterator<Item = Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut number = onset;
@@ -287,7 +291,7 @@ fn cycle(run: Range<usize>, sequence: &Sequence, load: &Load, gap: f64) -> Cycle
     let (before, after) = (run.start - 1, run.end);
     // It reopened between the last drop and the first packet taken: a load of one more than what was waiting.
     let reopened = (load.by_packet[before] + load.by_packet[run.start]) / 2.0 - 1.0;
-    // Somebody was there when it reopened. Pauses later only let more packets leave, and these are counted.
+    // Packets came when it reopened. Later pauses only let more packets leave, and these are counted.
     let in_time = sequence.sent[run.start] - sequence.sent[before] <= gap / 2.0;
     let whole = sequence.received[run.clone()].iter().all(|&r| r);
     // It reopens when a transmission begins, half a sending interval before the first packet taken, in the mean.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sender and responder say to each other.
+//! Protocol of sender and responder.
 //!
 //! Control goes over TCP, one JSON object a line: reports arrive whole or not at all, and the responder talks only to an
 //! address that completed a handshake. Both ends prove that they know the key (HMAC-SHA256 over both nonces) before
@@ -19,30 +19,30 @@ use sha2::Sha256;
 use hosts_base::Error;
 
 pub const PORT: u16 = 8630;
-/// Bytes of a line that somebody without the key may send.
-pub const SHORT_LINE: usize = 1000;
-/// Bytes of the longest line, a report of `MOST_PACKETS`.
-pub const LONG_LINE: usize = 64 << 20;
-/// Packets in one trial.
-pub const MOST_PACKETS: usize = 1 << 20;
+/// Maximum bytes of a line from a client that has not proved the key.
+pub const MAX_UNPROVEN_LINE: usize = 1000;
+/// Maximum bytes of a line: a report of `MAX_PACKETS`.
+pub const MAX_LINE: usize = 64 << 20;
+/// Maximum packets in one trial.
+pub const MAX_PACKETS: usize = 1 << 20;
 
 const VERSION: u32 = 1;
 
-/// The responder's first line.
+/// First line of the responder.
 #[derive(Serialize, Deserialize)]
 pub struct Hello {
     pub probe_buffer: u32,
     pub nonce: String,
 }
 
-/// The sender's answer.
+/// Answer of the sender.
 #[derive(Serialize, Deserialize)]
 pub struct Proof {
     pub nonce: String,
     pub proof: String,
 }
 
-/// What the responder says then: its own proof, and how to send to it.
+/// Second line of the responder: its own proof, and the parameters of sending to it.
 #[derive(Serialize, Deserialize)]
 pub struct Welcome {
     pub proof: String,
@@ -51,7 +51,7 @@ pub struct Welcome {
     pub max_rate: u64,
 }
 
-/// What the sender asks for.
+/// Request of the sender.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
@@ -68,7 +68,7 @@ pub enum Answer {
     Report(Report),
 }
 
-/// What arrived in a trial.
+/// Report of the arrivals of a trial.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Report {
     pub trial: u32,
@@ -116,21 +116,21 @@ impl Header {
     }
 }
 
-/// The key that both ends share.
+/// Key that both ends share.
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// Errors: unreadable, readable by others, or too short to be a secret.
+    /// Read a key file. Errors: unreadable, readable by others, or too short to be a secret.
     pub fn read(path: &Path) -> Result<Key, Error> {
         hosts_base::key::read(path).map(Key)
     }
 
-    /// What only a holder of the key can say in the role `who` about these nonces.
+    /// Compute the proof of a holder of the key in the role `who` over these nonces.
     pub fn proof(&self, who: &str, responder: &str, sender: &str) -> String {
         hex(&self.mac(who, responder, sender).finalize().into_bytes())
     }
 
-    /// Compares in constant time.
+    /// Return true if the proof is right. Compared in constant time.
     pub fn proves(&self, proof: &str, who: &str, responder: &str, sender: &str) -> bool {
         unhex(proof).is_some_and(|proof| self.mac(who, responder, sender).verify_slice(&proof).is_ok())
     }
@@ -159,7 +159,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     Some(digits?.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).copied().unwrap_or(0)).collect())
 }
 
-/// A TCP connection that carries JSON lines.
+/// TCP connection that carries JSON lines.
 pub struct Control {
     pub stream: TcpStream,
     buffer: Vec<u8>,
@@ -178,8 +178,9 @@ impl Control {
         self.stream.write_all(&line)
     }
 
-    /// The next line, of `most` bytes at most, within `patience`. Errors: `TimedOut`, `UnexpectedEof`, `InvalidData`.
-    pub fn receive<T: DeserializeOwned>(&mut self, most: usize, patience: Duration) -> io::Result<T> {
+    /// Receive the next line, of at most `max` bytes, within `patience`. Errors: `TimedOut`, `UnexpectedEof`,
+    /// `InvalidData`.
+    pub fn receive<T: DeserializeOwned>(&mut self, max: usize, patience: Duration) -> io::Result<T> {
         let deadline = Instant::now() + patience;
         let mut searched = 0;
         loop {
@@ -194,7 +195,7 @@ impl Control {
                 };
             }
             searched = self.buffer.len();
-            if searched > most {
+            if searched > max {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "not this protocol: a line without end"));
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -213,7 +214,7 @@ impl Control {
         }
     }
 
-    /// Whether bytes of a line are here that `receive` has not returned.
+    /// True if bytes of a line are here that `receive` has not returned.
     pub fn has_buffered(&self) -> bool {
         !self.buffer.is_empty()
     }

@@ -34,11 +34,11 @@ use hosts_base::{About, Error};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Be the server: take what users send up, send what they want down
+    /// Run the server: receive the data that users send up, send the data that they request
     Serve(ServeOptions),
     /// Run a model's users against a server and print a result for each session
     Run(RunOptions),
-    /// Print the paper's model: half of the nodes send persistently, the others now and then
+    /// Print the paper's model: half of the nodes send persistently, the others intermittently
     Model(ModelOptions),
     /// Compute the instantaneous fairness index and Jain's index from results
     ///
@@ -54,7 +54,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT",
         default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), protocol::PORT))]
     listen: SocketAddr,
-    /// Serve everybody who reaches the address: needed elsewhere than on loopback
+    /// Serve every client that reaches the address: needed elsewhere than on loopback
     #[arg(long)]
     open: bool,
     /// Connections at a time; then the address that has the most loses its oldest
@@ -69,7 +69,7 @@ pub struct ServeOptions {
 pub struct RunOptions {
     /// File with the model, as `hosts sessions model` prints it; - is standard input
     model: PathBuf,
-    /// Where the server is: address or name, port if not 8640
+    /// Address or name of the server, port if not 8640
     #[arg(long, value_name = "HOST")]
     to: String,
     /// Run only this user, as one station does; repeatable
@@ -102,9 +102,9 @@ pub struct ModelOptions {
     /// Seconds from one session of a node to its next
     #[arg(long, default_value_t = 10.0)]
     period: f64,
-    /// Where all nodes' data goes
-    #[arg(long, value_enum, default_value_t = Way::Down)]
-    direction: Way,
+    /// Direction of all nodes' data
+    #[arg(long, value_enum, default_value_t = DirectionArg::Down)]
+    direction: DirectionArg,
     /// Length of the run
     #[arg(long, default_value_t = 100.0)]
     seconds: f64,
@@ -115,7 +115,7 @@ pub struct FairnessOptions {
     /// Files that `hosts sessions run --json` wrote: parts of one run (with the same --at), or runs
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// Effective bandwidth of sessions to the client, as 4.96mbit: the most that TCP gets through in all
+    /// Effective bandwidth of sessions to the client, such as 4.96mbit: the maximum total throughput of TCP
     #[arg(long, value_name = "RATE", value_parser = rate)]
     down: Option<u64>,
     /// Effective bandwidth of sessions to the server
@@ -126,7 +126,7 @@ pub struct FairnessOptions {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Way {
+enum DirectionArg {
     Down,
     Up,
 }
@@ -140,7 +140,7 @@ fn even(text: &str) -> Result<usize, String> {
 
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
-        Command::Serve(options) => be_the_server(options),
+        Command::Serve(options) => run_server(options),
         Command::Run(options) => runtime()?.block_on(run_model(options)),
         Command::Model(options) => print_model(&options),
         Command::Fairness(options) => print_fairness(options),
@@ -166,7 +166,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
     }
     let chosen = chosen(&model, &options.users)?;
     let server = run::resolve(&options.to).await?;
-    hosts_base::places::raise_descriptor_limit();
+    hosts_base::slots::raise_descriptor_limit();
     let mut interrupt = signal(SignalKind::interrupt()).about("SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).about("SIGTERM")?;
     let interrupted = async {
@@ -186,7 +186,7 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
         }
         match line {
             line if options.format.is_json() => {
-                // Whoever reads a run that is killed has all that was over before.
+                // A reader of a run that is killed has all earlier results.
                 let mut out = std::io::stdout().lock();
                 let _ = writeln!(out, "{}", serde_json::to_string(&line).expect("lines are plain data"));
                 let _ = out.flush();
@@ -205,13 +205,13 @@ async fn run_model(options: RunOptions) -> Result<(), Error> {
     }
 }
 
-/// Waits until the flag is true, or nobody is left to set it.
+/// Wait until the flag is true, or its sender is gone.
 async fn raised(flag: &mut watch::Receiver<bool>) {
     // The guard of the value must not be held while others wait.
     drop(flag.wait_for(|&raised| raised).await);
 }
 
-fn be_the_server(options: ServeOptions) -> Result<(), Error> {
+fn run_server(options: ServeOptions) -> Result<(), Error> {
     if !options.open && !options.listen.ip().is_loopback() {
         return Err(Error::new(format!(
             "{} is not loopback, and every host could have this one send: say --open, or listen on 127.0.0.1",
@@ -225,7 +225,7 @@ fn be_the_server(options: ServeOptions) -> Result<(), Error> {
     runtime()?.block_on(serve::serve(options.listen, options.connections as usize, controls))
 }
 
-/// The numbers of the users to run: all, or those named.
+/// Return the numbers of the users to run: all, or those named.
 fn chosen(model: &Model, names: &[String]) -> Result<Vec<usize>, Error> {
     if names.is_empty() {
         return Ok((0..model.users.len()).collect());
@@ -267,12 +267,12 @@ fn show_sessions(sessions: &[Session], format: Format) {
 
 fn print_model(options: &ModelOptions) -> Result<(), Error> {
     let direction = match options.direction {
-        Way::Down => Direction::Down,
-        Way::Up => Direction::Up,
+        DirectionArg::Down => Direction::Down,
+        DirectionArg::Up => Direction::Up,
     };
     let model = Model::of_paper(options.nodes, options.length, options.period, direction, options.seconds);
     let text = serde_json::to_string_pretty(&model).about("the model")?;
-    // What cannot be run is not printed: a period of 0, or one that is longer than the run.
+    // A model that cannot be run is not printed: a period of 0, or one that is longer than the run.
     Model::parse(&text)?;
     println!("{text}");
     Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic model of "Instantaneous fairness of TCP in heterogeneous traffic wireless LAN environments", section 3.1:
+//! Traffic model of "Instantaneous fairness of TCP in heterogeneous traffic wireless LAN environments", section 3.1:
 //! user i is a sequence of transmission sessions (s, l), start and length; an endless one is persistent traffic.
 
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 
 use hosts_base::Error;
 
-const MOST_USERS: usize = 10_000;
-const MOST_SESSIONS: usize = 100_000;
-const MOST_SECONDS: f64 = 7.0 * 86_400.0;
-const MOST_BYTES: u64 = 1 << 50;
+const MAX_USERS: usize = 10_000;
+const MAX_SESSIONS: usize = 100_000;
+const MAX_SECONDS: f64 = 7.0 * 86_400.0;
+const MAX_BYTES: u64 = 1 << 50;
 
-/// Who sends what when.
+/// Model of a run: users and their sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
     /// Length of the run: endless sessions end then, and others that have not finished.
@@ -23,7 +23,7 @@ pub struct Model {
     pub users: Vec<User>,
 }
 
-/// What a TCP connection lasts for.
+/// Lifetime of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Connection {
@@ -51,18 +51,18 @@ pub struct User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// From the server to the client.
+    /// Data from the server to the client.
     Down,
     Up,
 }
 
-/// T = (s, l), or the same again every `period`.
+/// Session T = (s, l), or a repetition of it every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Session {
-    /// s since the run began
+    /// Start in s since the run began
     pub start: f64,
     pub length: Length,
-    /// s; `None`: once
+    /// Period in s; `None`: once
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
 }
@@ -83,16 +83,16 @@ impl Serialize for Length {
 }
 
 impl Model {
-    /// Reads a model. Errors are one line that begins with the field: `users[2].sessions[0].length: ...`.
+    /// Parse a model. Errors are one line that begins with the field: `users[2].sessions[0].length: ...`.
     pub fn parse(text: &str) -> Result<Model, Error> {
         let value: Value = serde_json::from_str(text).map_err(|e| Error::new(format!("not JSON: {e}")))?;
         let root = Object::new("the model", "", &value, &["seconds", "connection", "users"])?;
         let users = root.required("users", |path, value| {
-            let list = array(path, value, MOST_USERS, "users")?;
+            let list = array(path, value, MAX_USERS, "users")?;
             list.iter().enumerate().map(|(i, user)| parse_user(&format!("{path}[{i}]"), i, user)).collect()
         })?;
         let model = Model {
-            seconds: root.required("seconds", |path, value| number(path, value, 0.001, MOST_SECONDS, "seconds"))?,
+            seconds: root.required("seconds", |path, value| number(path, value, 0.001, MAX_SECONDS, "seconds"))?,
             connection: root
                 .optional("connection", |path, value| one_of(path, value, &["user", "session"]))?
                 .unwrap_or(Connection::User),
@@ -131,14 +131,14 @@ impl Model {
                 )));
             }
         }
-        if total > MOST_SESSIONS as f64 {
-            return Err(Error::new(format!("users: {total:.0} sessions in all are more than {MOST_SESSIONS}")));
+        if total > MAX_SESSIONS as f64 {
+            return Err(Error::new(format!("users: {total:.0} sessions in all are more than {MAX_SESSIONS}")));
         }
         Ok(())
     }
 
-    /// The paper's models (section 4.2): `nodes` nodes, an even number, of which the first half persistently sends in
-    /// `direction` and the other half sends `length` bytes every `period` s, each beginning at another time.
+    /// Make the paper's models (section 4.2): `nodes` nodes, an even number, of which the first half persistently sends
+    /// in `direction` and the other half sends `length` bytes every `period` s, each beginning at another time.
     pub fn of_paper(nodes: usize, length: u64, period: f64, direction: Direction, seconds: f64) -> Model {
         let half = nodes / 2;
         let users = (0..nodes).map(|node| {
@@ -164,7 +164,7 @@ impl Model {
 }
 
 impl User {
-    /// (start in s, length) of every session within a run of `seconds`, by start.
+    /// Return (start in s, length) of every session within a run of `seconds`, by start.
     pub fn schedule(&self, seconds: f64) -> Vec<(f64, Length)> {
         let mut all = Vec::new();
         for session in &self.sessions {
@@ -188,7 +188,7 @@ fn parse_user(path: &str, index: usize, value: &Value) -> Result<User, Error> {
         source: user
             .optional("source", |path, v| text(path, v, 64)?.parse().map_err(|_| wrong(path, v, "no IP address")))?,
         sessions: user.required("sessions", |path, v| {
-            let list = array(path, v, MOST_SESSIONS, "sessions")?;
+            let list = array(path, v, MAX_SESSIONS, "sessions")?;
             list.iter().enumerate().map(|(j, session)| parse_session(&format!("{path}[{j}]"), session)).collect()
         })?,
     })
@@ -199,21 +199,21 @@ fn parse_session(path: &str, value: &Value) -> Result<Session, Error> {
     let length = session.required("length", |path, v| match v {
         Value::String(word) if word == "endless" => Ok(Length::Endless),
         _ => match v.as_u64() {
-            Some(bytes @ 1..=MOST_BYTES) => Ok(Length::Bytes(bytes)),
+            Some(bytes @ 1..=MAX_BYTES) => Ok(Length::Bytes(bytes)),
             _ => Err(wrong(path, v, "no number of bytes from 1 on, nor \"endless\"")),
         },
     })?;
-    let start = session.required("start", |path, v| number(path, v, 0.0, MOST_SECONDS, "seconds"))?;
+    let start = session.required("start", |path, v| number(path, v, 0.0, MAX_SECONDS, "seconds"))?;
     let period = session.optional("period", |path, v| {
         if length == Length::Endless {
             return Err(Error::new(format!("{path}: an endless session has no period, leave it out")));
         }
-        number(path, v, 0.001, MOST_SECONDS, "seconds")
+        number(path, v, 0.001, MAX_SECONDS, "seconds")
     })?;
     Ok(Session { start, length, period })
 }
 
-/// A JSON object whose fields are known.
+/// JSON object whose fields are known.
 struct Object<'a> {
     name: String,
     prefix: String,
@@ -253,28 +253,28 @@ fn wrong(path: &str, value: &Value, what: &str) -> Error {
     Error::new(format!("{path}: {shown} is {what}"))
 }
 
-fn array<'a>(path: &str, value: &'a Value, most: usize, what: &str) -> Result<&'a Vec<Value>, Error> {
+fn array<'a>(path: &str, value: &'a Value, max: usize, what: &str) -> Result<&'a Vec<Value>, Error> {
     match value.as_array() {
         None => Err(wrong(path, value, "no list [ ... ]")),
         Some(list) if list.is_empty() => Err(Error::new(format!("{path}: has no {what}, give at least one"))),
-        Some(list) if list.len() > most => {
-            Err(Error::new(format!("{path}: has {} {what}, more than {most}", list.len())))
+        Some(list) if list.len() > max => {
+            Err(Error::new(format!("{path}: has {} {what}, more than {max}", list.len())))
         }
         Some(list) => Ok(list),
     }
 }
 
-fn number(path: &str, value: &Value, least: f64, most: f64, unit: &str) -> Result<f64, Error> {
+fn number(path: &str, value: &Value, min: f64, max: f64, unit: &str) -> Result<f64, Error> {
     match value.as_f64() {
-        Some(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(wrong(path, value, &format!("no number of {unit} from {least} to {most}"))),
+        Some(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(wrong(path, value, &format!("no number of {unit} from {min} to {max}"))),
     }
 }
 
-fn text(path: &str, value: &Value, most: usize) -> Result<String, Error> {
+fn text(path: &str, value: &Value, max: usize) -> Result<String, Error> {
     match value.as_str() {
-        Some(text) if (1..=most).contains(&text.len()) => Ok(text.to_owned()),
-        _ => Err(wrong(path, value, &format!("no text of 1 to {most} characters"))),
+        Some(text) if (1..=max).contains(&text.len()) => Ok(text.to_owned()),
+        _ => Err(wrong(path, value, &format!("no text of 1 to {max} characters"))),
     }
 }
 

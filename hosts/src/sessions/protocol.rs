@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What client and server say to each other.
+//! Protocol of client and server.
 //!
 //! A control connection for each run, JSON lines: the server names the run, then reports what it has sent. Data connections
 //! begin with a JSON line that names run and user and its answer; then come requests of 16 bytes, each before the bytes of
@@ -18,17 +18,17 @@ pub const PORT: u16 = 8640;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 const VERSION: u32 = 1;
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
-/// The client's first line on any connection.
+/// First line of the client on any connection.
 #[derive(Serialize, Deserialize)]
 pub struct Hello {
     pub hosts_sessions: u32,
-    /// None: this is a control connection.
+    /// Run of a data connection; None: this is a control connection.
     pub run: Option<String>,
     #[serde(default)]
     pub user: u32,
-    /// Congestion control for what the server sends.
+    /// Congestion control of the server's sending.
     #[serde(default)]
     pub congestion: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Hello {
     }
 }
 
-/// The server's lines.
+/// Lines of the server.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -61,7 +61,7 @@ pub enum Answer {
     Refused(String),
 }
 
-/// The client's later lines on the control connection.
+/// Later lines of the client on the control connection.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -69,18 +69,18 @@ pub enum Order {
     Stop,
 }
 
-/// A session that the server has sent, or stopped sending.
+/// Report of a session that the server has sent, or stopped sending.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sent {
     pub user: u32,
     pub session: u32,
-    /// s from the request to the acknowledgement of the last byte.
+    /// Seconds from the request to the acknowledgement of the last byte.
     pub finish: Option<f64>,
     pub retransmits: u64,
     pub congestion: Option<String>,
 }
 
-/// What comes next on a data connection.
+/// Request on a data connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     pub direction: Direction,
@@ -106,7 +106,7 @@ impl Request {
         bytes
     }
 
-    /// `None`: no request.
+    /// Decode a request; `None`: these bytes are none.
     pub fn from_bytes(bytes: [u8; Request::BYTES]) -> Option<Request> {
         let direction = match bytes[..4] {
             [1, 0, 0, 0] => Direction::Up,
@@ -132,19 +132,20 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The next line, and not a byte more: what follows is not lines. Not to be gone on with after it was cancelled.
+/// Read the next line, and no byte after it, as those may be no lines. Not to be called again after it was cancelled.
 pub async fn read<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let mut line = Vec::new();
     loop {
         match stream.read_u8().await? {
             b'\n' => break,
-            _ if line.len() == LONGEST_LINE => return Err(foreign("a line without end")),
+            _ if line.len() == MAX_LINE => return Err(foreign("a line without end")),
             byte => line.push(byte),
         }
     }
     serde_json::from_slice(&line).map_err(foreign)
 }
 
+/// Return the error for a peer of another protocol.
 pub fn foreign(why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not the protocol of this version of hosts: {why}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From results to fairness, throughput and a table.
+//! Computes fairness, throughput and a table from results.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::bootstrap::{Interval, bootstrap, mean};
 use crate::fairness::{at_most, fair_share, instantaneous_fairness, jain, jain_interval, ratio};
 use hosts_base::Error;
 
-/// rho B in bytes per second for each direction (section 4.1).
+/// Effective bandwidth rho B in bytes per second for each direction (section 4.1).
 #[derive(Clone, Copy)]
 pub struct Effective {
     pub down: Option<f64>,
     pub up: Option<f64>,
 }
 
-/// The fairness of one or more runs.
+/// Fairness of one or more runs.
 #[derive(Serialize)]
 pub struct Fairness {
     pub runs: usize,
@@ -28,17 +28,17 @@ pub struct Fairness {
     pub unfinished: usize,
     /// IF over all finished sessions of all runs, with 95 % confidence.
     pub instantaneous_fairness: Option<Interval>,
-    /// What it would be at most, had the unfinished ones not been left out.
+    /// Upper bound of the index, had the unfinished sessions not been left out.
     pub at_most: Option<f64>,
     /// Jain's index of the users' throughput while they were sending: the mean of the runs, with 95 % confidence over runs,
     /// or over users if there is one run.
     pub jain: Option<Interval>,
-    /// bit/s of all sessions, over the length of the runs.
+    /// Throughput of all sessions in bit/s, over the length of the runs.
     pub throughput: f64,
     pub retransmits: u64,
 }
 
-/// Computes them. Errors: runs with different numbers of nodes, or a direction whose bandwidth is missing.
+/// Compute the indices. Errors: runs with different numbers of nodes, or a direction whose bandwidth is missing.
 pub fn fairness(parts: &[(Run, Vec<Session>)], effective: Effective) -> Result<Fairness, Error> {
     let mut runs: BTreeMap<u64, (f64, Vec<&Session>)> = BTreeMap::new();
     let nodes = parts.first().map_or(0, |(run, _)| run.nodes);
@@ -91,7 +91,7 @@ fn bandwidth(direction: Direction, effective: Effective) -> Result<f64, Error> {
     })
 }
 
-/// Bytes per second of each user while a session of its was under way.
+/// Compute the bytes per second of each user while one of its sessions was active.
 fn rates(sessions: &[&Session]) -> Vec<f64> {
     type Spans = Vec<(f64, f64)>;
     let mut users: BTreeMap<&str, (u64, Spans)> = BTreeMap::new();
@@ -103,7 +103,7 @@ fn rates(sessions: &[&Session]) -> Vec<f64> {
     users.into_values().map(|(bytes, spans)| bytes as f64 / covered(spans).max(1e-6)).collect()
 }
 
-/// How long at least one of the spans lasted.
+/// Return the time that at least one of the spans covers.
 fn covered(mut spans: Vec<(f64, f64)>) -> f64 {
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut total, mut until) = (0.0, f64::NEG_INFINITY);

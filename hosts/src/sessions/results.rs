@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `hosts sessions run --json` prints, one line at a time, and what `hosts sessions fairness` reads.
+//! Output of `hosts sessions run --json`, one line at a time, which `hosts sessions fairness` reads.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::model::Direction;
 use hosts_base::{About, Error};
 
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -19,10 +19,10 @@ pub enum Line {
     Session(Session),
 }
 
-/// The first line.
+/// First line of the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// s since the epoch: files with the same start are parts of one run.
+    /// Start in s since the epoch: files with the same start are parts of one run.
     pub started: f64,
     pub seconds: f64,
     /// Users of the whole model, the N of the fair share.
@@ -30,26 +30,26 @@ pub struct Run {
     pub server: String,
 }
 
-/// One session that is over.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     pub user: String,
-    /// Counts from 1 for each user.
+    /// Number of the session, from 1 for each user.
     pub session: usize,
     pub direction: Direction,
-    /// s since the run began: when the first byte was to go.
+    /// Time in s since the run began, at which the first byte was to be sent.
     pub start: f64,
-    /// Bytes; none: endless.
+    /// Length in bytes; None: endless.
     pub length: Option<u64>,
-    /// m: s from `start` to the acknowledgement of the last byte at the sender; none: it did not finish.
+    /// m: seconds from `start` to the acknowledgement of the last byte at the sender; None: it did not finish.
     pub finish: Option<f64>,
-    /// s from `start` to its end, finished or not.
+    /// Seconds from `start` to its end, finished or not.
     pub elapsed: f64,
     /// Bytes acknowledged (up) or received (down).
     pub bytes: u64,
-    /// Segments that the sender sent again.
+    /// Segments that the sender retransmitted.
     pub retransmits: u64,
-    /// The sender's congestion control.
+    /// Congestion control of the sender.
     pub congestion: Option<String>,
     pub outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,15 +60,15 @@ pub struct Session {
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Finished,
-    /// An endless one that lasted to the end of the run.
+    /// Endless session that lasted to the end of the run.
     Endless,
-    /// The run was over before it was.
+    /// Session that had not finished at the end of the run.
     Unfinished,
-    /// Its connection was lost, or none could be made: see `error`.
+    /// Session whose connection was lost, or could not be made: see `error`.
     Failed,
 }
 
-/// Reads a file that `run --json` wrote. Errors name the file and the line.
+/// Read a file that `run --json` wrote. Errors name the file and the line.
 pub fn read(path: &Path) -> Result<(Run, Vec<Session>), Error> {
     let file = File::open(path).about(path.display())?;
     let mut reader = BufReader::new(file);
@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<(Run, Vec<Session>), Error> {
     for number in 1.. {
         text.clear();
         let about = format!("{} line {number}", path.display());
-        if std::io::Read::take(&mut reader, LONGEST_LINE).read_line(&mut text).about(&about)? == 0 {
+        if std::io::Read::take(&mut reader, MAX_LINE).read_line(&mut text).about(&about)? == 0 {
             break;
         }
         if text.trim().is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client: every user of the model at its time, and a result for each session as soon as it is over.
+//! Client: every user of the model at its time, and a result for each session as soon as it is over.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,32 +21,33 @@ use super::results::{Line, Outcome, Run, Session};
 use super::socket::{Sender, congestion, discard, info, set_congestion};
 use hosts_base::{About, Error};
 
-/// Time to connect every user before the run begins, if it is not said when.
+/// Time to connect every user before the run begins, if no start is given.
 const PREPARATION: Duration = Duration::from_millis(100);
 /// Connections that are made at once.
 const AT_ONCE: usize = 64;
-/// Results that wait for a slow reader; sessions wait with theirs, and not in memory.
+/// Results that wait for a slow reader; then sessions wait with theirs, and not in memory.
 const RESULTS: usize = 1024;
 
-/// Who waits for the server's report on (user, session).
+/// Sessions that wait for the server's report, by (user, session).
 type Waiting = HashMap<(u32, u32), oneshot::Sender<Sent>>;
 
-/// What every user of a run shares.
-struct Shared {
+/// Context that all users of a run share.
+struct RunContext {
     server: SocketAddr,
     run: String,
-    /// The beginning, by the clock that timers use.
+    /// Start, by the clock of the timers.
     origin: tokio::time::Instant,
     /// True when the run is over.
     over: watch::Receiver<bool>,
-    /// `None`: the control connection has gone.
+    /// Waiting sessions; `None`: the control connection is closed.
     waiting: Mutex<Option<Waiting>>,
     results: mpsc::Sender<Session>,
 }
 
-/// Runs the model's users, numbers in `chosen`, against `server` and hands each line of the results to `print`.
+/// Run the model's users, numbers in `chosen`, against `server` and pass each line of the results to `print`.
 ///
-/// `at`: when it begins, s since the epoch. `interrupted` ends it early. Errors: before it begins; results tell later ones.
+/// `at`: start in s since the epoch. `interrupted` ends the run early. Errors: those before it begins; results report
+/// later ones.
 pub async fn run(
     model: &Model,
     chosen: &[usize],
@@ -69,7 +70,7 @@ pub async fn run(
     let (origin, started) = beginning(at)?;
     let (over, is_over) = watch::channel(false);
     let (results, mut lines) = mpsc::channel(RESULTS);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RunContext {
         server,
         run: name,
         origin,
@@ -103,13 +104,13 @@ pub async fn run(
     while let Ok(line) = lines.try_recv() {
         print(Line::Session(line));
     }
-    // All who waited for reports have ended: what the server still has to say interests nobody.
+    // All sessions that waited for reports have ended: later reports are not needed.
     reports.abort();
     order.abort();
     Ok(())
 }
 
-/// When the run begins: by the clock of timers, and in s since the epoch.
+/// Return the start of the run: by the clock of the timers, and in s since the epoch.
 fn beginning(at: Option<f64>) -> Result<(tokio::time::Instant, f64), Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let started = at.unwrap_or(now + PREPARATION.as_secs_f64());
@@ -121,7 +122,7 @@ fn beginning(at: Option<f64>) -> Result<(tokio::time::Instant, f64), Error> {
     }
 }
 
-/// The connections that last for the whole run, by user, so that no handshake counts.
+/// Make the connections that last for the whole run, by user, so that no handshake counts.
 async fn prepare(
     model: &Model,
     chosen: &[usize],
@@ -161,16 +162,16 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
         let bound = socket.bind(&SocketAddr::new(source, 0).into());
         bound.map_err(|e| named(&format!("source {source}"), e))?;
     }
-    let mut asked = None;
+    let mut requested = None;
     match (&user.congestion, user.direction) {
         (Some(name), Direction::Up) => {
             set_congestion(&socket, name).map_err(|e| named(&format!("congestion control '{name}'"), e))?;
         }
-        (Some(name), Direction::Down) => asked = Some(name.clone()),
+        (Some(name), Direction::Down) => requested = Some(name.clone()),
         (None, _) => {}
     }
     let mut sender = Sender::new(TcpSocket::from_std_stream(socket.into()).connect(server).await?)?;
-    sender.write(&protocol::line(&Hello::data(run, number, asked))).await?;
+    sender.write(&protocol::line(&Hello::data(run, number, requested))).await?;
     match protocol::read(&mut sender.stream).await? {
         Answer::Ready => Ok(sender),
         Answer::Refused(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("the server: {why}"))),
@@ -178,29 +179,29 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
     }
 }
 
-/// Hands the server's reports to the sessions that wait for them.
-async fn take_reports(mut control: OwnedReadHalf, shared: Arc<Shared>) {
+/// Pass the server's reports to the sessions that wait for them.
+async fn take_reports(mut control: OwnedReadHalf, shared: Arc<RunContext>) {
     while let Ok(Answer::Sent(sent)) = protocol::read(&mut control).await {
         let mut waiting = shared.waiting.lock().expect("no holder panics");
         let waiter = waiting.as_mut().and_then(|waiting| waiting.remove(&(sent.user, sent.session)));
-        // A session that failed meanwhile waits no more.
+        // A session that failed meanwhile does not wait any more.
         let _ = waiter.map(|waiter| waiter.send(sent));
     }
-    // Whoever still waits learns that nothing will come.
+    // Sessions that still wait see the closed channel.
     shared.waiting.lock().expect("no holder panics").take();
 }
 
-/// Tells the server when the run is over. It ends the run too when this connection ends.
+/// Order the server to stop when the run is over. End the run too when this connection ends.
 async fn order_stop(mut control: OwnedWriteHalf, mut over: watch::Receiver<bool>) {
     raised(&mut over).await;
-    // A server that has gone needs no order.
+    // A server that is gone needs no order.
     let _ = protocol::write(&mut control, &Order::Stop).await;
     std::future::pending::<()>().await;
 }
 
-/// All sessions of a user: one after the other on one connection, or each on its own.
+/// Run all sessions of a user: one after the other on one connection, or each on its own.
 async fn user_sessions(
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     number: u32,
     user: User,
     seconds: f64,
@@ -221,8 +222,8 @@ async fn user_sessions(
             }
             () = sleep_until(due) => {}
         }
-        // A session that had to wait for the one before it began when it should have: the wait is the user's. A late timer
-        // is nobody's.
+        // A session that had to wait for the one before it began when it should have: the wait belongs to the user. A
+        // late timer's does not.
         let begun = if waited { due } else { tokio::time::Instant::now() };
         let task = Task { shared: shared.clone(), number, user: user.clone(), index, length, begun };
         if each {
@@ -235,9 +236,9 @@ async fn user_sessions(
     side_by_side.join_all().await;
 }
 
-/// One session.
+/// Session that runs or waits.
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     number: u32,
     user: User,
     index: usize,
@@ -245,8 +246,8 @@ struct Task {
     begun: tokio::time::Instant,
 }
 
-/// How a session went.
-struct Went {
+/// Outcome of a session; `finish`: seconds from its start, None if it did not finish. `bytes`: payload.
+struct SessionResult {
     finish: Option<f64>,
     bytes: u64,
     retransmits: u64,
@@ -255,7 +256,7 @@ struct Went {
 }
 
 impl Task {
-    /// Runs it and returns the connection if that can carry another one.
+    /// Run the session and return the connection if that can carry another one.
     async fn run(self, connection: Option<Sender>) -> Option<Sender> {
         let mut over = self.shared.over.clone();
         let connected = match connection {
@@ -267,17 +268,23 @@ impl Task {
         };
         match connected {
             Err(error) => {
-                self.report(Went { finish: None, bytes: 0, retransmits: 0, congestion: None, error: Some(error) })
-                    .await;
+                self.report(SessionResult {
+                    finish: None,
+                    bytes: 0,
+                    retransmits: 0,
+                    congestion: None,
+                    error: Some(error),
+                })
+                .await;
                 None
             }
             Ok(mut connection) => {
-                let went = match self.user.direction {
+                let result = match self.user.direction {
                     Direction::Up => self.up(&mut connection).await,
                     Direction::Down => self.down(&mut connection).await,
                 };
-                let usable = went.finish.is_some();
-                self.report(went).await;
+                let usable = result.finish.is_some();
+                self.report(result).await;
                 if usable {
                     return Some(connection);
                 }
@@ -291,9 +298,9 @@ impl Task {
         Request { direction: self.user.direction, session: self.index as u32, length: self.length }
     }
 
-    async fn up(&self, connection: &mut Sender) -> Went {
+    async fn up(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
-        // The request's own bytes, and those of the last one whose acknowledgement nobody waited for.
+        // The request's own bytes, and those of the last one whose acknowledgement was not awaited.
         let before = info(&connection.stream).ok();
         let wall = SystemTime::now();
         let waited = self.begun.elapsed();
@@ -309,7 +316,7 @@ impl Task {
         };
         let after = info(&connection.stream).ok();
         let acked = before.zip(after).map_or(0, |(before, after)| after.acked.saturating_sub(before.acked));
-        let mut went = Went {
+        let mut result = SessionResult {
             finish: None,
             bytes: acked.saturating_sub(Request::BYTES as u64),
             retransmits: before.zip(after).map_or(0, |(b, a)| a.retransmits.saturating_sub(b.retransmits)),
@@ -319,20 +326,20 @@ impl Task {
         match (sent, self.length) {
             (Some(Ok(acknowledged)), Length::Bytes(bytes)) => {
                 let took = acknowledged.duration_since(wall).unwrap_or_default();
-                went.finish = Some((waited + took).as_secs_f64());
-                went.bytes = bytes;
+                result.finish = Some((waited + took).as_secs_f64());
+                result.bytes = bytes;
             }
-            (Some(Err(error)), _) => went.error = Some(error),
+            (Some(Err(error)), _) => result.error = Some(error),
             _ => {}
         }
-        went
+        result
     }
 
-    async fn down(&self, connection: &mut Sender) -> Went {
+    async fn down(&self, connection: &mut Sender) -> SessionResult {
         let mut over = self.shared.over.clone();
-        let (tell, told) = oneshot::channel();
+        let (report, reported) = oneshot::channel();
         if let Some(waiting) = self.shared.waiting.lock().expect("no holder panics").as_mut() {
-            waiting.insert((self.number, self.index as u32), tell);
+            waiting.insert((self.number, self.index as u32), report);
         }
         let waited = self.begun.elapsed();
         let mut bytes = 0;
@@ -353,10 +360,10 @@ impl Task {
             } => Some(received),
             _ = raised(&mut over) => None,
         };
-        // The server reports what it sent, and what it did not; a connection that was lost may have no report.
+        // The server reports the bytes that it sent; a connection that was lost may have no report.
         let sent = match received {
             Some(Err(_)) => None,
-            _ => timeout(PATIENCE, told).await.ok().and_then(Result::ok),
+            _ => timeout(PATIENCE, reported).await.ok().and_then(Result::ok),
         };
         let finish = match (&received, &sent) {
             (Some(Ok(())), Some(sent)) => sent.finish.map(|finish| waited.as_secs_f64() + finish),
@@ -367,7 +374,7 @@ impl Task {
             Some(Ok(())) if finish.is_none() => Some(io::Error::other("the server did not say when it finished")),
             _ => None,
         };
-        Went {
+        SessionResult {
             finish,
             bytes,
             retransmits: sent.as_ref().map_or(0, |sent| sent.retransmits),
@@ -376,16 +383,16 @@ impl Task {
         }
     }
 
-    async fn report(&self, went: Went) {
+    async fn report(&self, result: SessionResult) {
         let over = *self.shared.over.borrow();
-        let outcome = match (&went, self.length) {
-            (Went { finish: Some(_), .. }, _) => Outcome::Finished,
+        let outcome = match (&result, self.length) {
+            (SessionResult { finish: Some(_), .. }, _) => Outcome::Finished,
             // An error after the end is the end.
-            (Went { error: Some(_), .. }, _) if !over => Outcome::Failed,
+            (SessionResult { error: Some(_), .. }, _) if !over => Outcome::Failed,
             (_, Length::Endless) => Outcome::Endless,
             (_, Length::Bytes(_)) => Outcome::Unfinished,
         };
-        let error = went.error.filter(|_| outcome == Outcome::Failed).map(|error| said(&error));
+        let error = result.error.filter(|_| outcome == Outcome::Failed).map(|error| error_text(&error));
         let session = Session {
             user: self.user.name.clone(),
             session: self.index + 1,
@@ -395,20 +402,20 @@ impl Task {
                 Length::Bytes(bytes) => Some(bytes),
                 Length::Endless => None,
             },
-            finish: went.finish.map(rounded),
-            elapsed: rounded(went.finish.unwrap_or_else(|| self.begun.elapsed().as_secs_f64())),
-            bytes: went.bytes,
-            retransmits: went.retransmits,
-            congestion: went.congestion,
+            finish: result.finish.map(rounded),
+            elapsed: rounded(result.finish.unwrap_or_else(|| self.begun.elapsed().as_secs_f64())),
+            bytes: result.bytes,
+            retransmits: result.retransmits,
+            congestion: result.congestion,
             outcome,
             error,
         };
-        // Nobody takes results when the program ends.
+        // Results have no reader when the program ends.
         let _ = self.shared.results.send(session).await;
     }
 }
 
-fn said(error: &io::Error) -> String {
+fn error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "the server closed the connection".to_owned()
@@ -417,12 +424,12 @@ fn said(error: &io::Error) -> String {
     }
 }
 
-/// To the microsecond.
+/// Round to the microsecond.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1e6).round() / 1e6
 }
 
-/// The address of `host`, with or without a port. Errors: a name that leads nowhere.
+/// Resolve the address of `host`, with or without a port. Errors: a name without an address.
 pub async fn resolve(host: &str) -> Result<SocketAddr, Error> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server: takes what users send up, sends what they want down, and reports how that went.
+//! Server: receives the data that users send up, sends the data that they request, and reports the result.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,20 +19,20 @@ use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::socket::{Sender, congestion, discard, info, set_congestion};
 use hosts_base::log::report;
-use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
 /// Reports that wait for a slow control connection; more wait in their sessions.
 const REPORTS: usize = 256;
-/// A client that vanished without a word is missed after about so long.
+/// Time after which a vanished client is detected.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What the kernel lets every program choose.
+/// File with the congestion controls that the kernel lets every program choose.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-/// Bytes of a congestion control's name (TCP_CA_NAME_MAX).
-const LONGEST_NAME: usize = 15;
+/// Maximum bytes of a congestion control's name (TCP_CA_NAME_MAX).
+const MAX_NAME: usize = 15;
 
-/// Runs that are under way, by name.
+/// Active runs by name.
 type Runs = Arc<Mutex<HashMap<String, Run>>>;
 
 #[derive(Clone)]
@@ -41,18 +41,18 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
-/// Which congestion controls clients may ask for.
+/// Congestion controls that clients may request.
 #[derive(Clone)]
 pub enum Controls {
-    /// Those that the kernel lets every program choose
+    /// Congestion controls that the kernel lets every program choose
     Allowed,
     These(Arc<[String]>),
 }
 
 impl Controls {
-    /// Errors: why not, for the client.
+    /// Check a client's congestion control. Errors: the reason, for the client.
     fn permit(&self, name: &str) -> Result<(), String> {
-        if name.len() > LONGEST_NAME {
+        if name.len() > MAX_NAME {
             return Err("a congestion control of more than 15 bytes".into());
         }
         let permitted = match self {
@@ -69,28 +69,28 @@ impl Controls {
     }
 }
 
-/// Serves on `listen` until the process ends. `connections`: how many at a time; then the address that has the most loses
-/// its oldest. `controls`: what clients may have the server send with.
+/// Serve on `listen` until the process ends. `connections`: maximum at a time; then the address that has the most loses
+/// its oldest. `controls`: congestion controls that clients may request.
 pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -> Result<(), Error> {
     raise_descriptor_limit();
-    let listener = places::listen(listen).about(format_args!("listen on TCP {listen}"))?;
-    // Whoever started this waits for the line.
+    let listener = slots::listen(listen).about(format_args!("listen on TCP {listen}"))?;
+    // The process that started this waits for the line.
     println!("listening on {}", listener.local_addr().about("the listening address")?);
     let runs = Runs::default();
-    let places = Places::new(connections);
+    let slots = ConnectionSlots::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(e) => {
-                // Out of descriptors, say: not for ever.
+                // Out of descriptors, for example: not for ever.
                 report(format_args!("accept: {e}"));
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let (runs, places, controls) = (runs.clone(), places.clone(), controls.clone());
+        let (runs, slots, controls) = (runs.clone(), slots.clone(), controls.clone());
         tokio::spawn(async move {
-            match places.hold(peer.ip(), converse(stream, runs, &controls)).await {
+            match slots.hold(peer.ip(), converse(stream, runs, &controls)).await {
                 Some(Err(e)) if e.kind() == io::ErrorKind::InvalidData => report(format_args!("{peer}: {e}")),
                 None => report(format_args!("{peer}: it had to make room for others")),
                 Some(_) => {}
@@ -123,20 +123,20 @@ async fn refuse(stream: &mut TcpStream, why: impl ToString) -> io::Result<()> {
     protocol::write(stream, &Answer::Refused(why.to_string())).await
 }
 
-/// Names a run, passes reports on, and ends it with the connection or by order.
+/// Name a run, pass reports on, and end it with the connection or by order.
 async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     let name = format!("{:016x}", rand::random::<u64>());
     let (reports, mut reported) = mpsc::channel(REPORTS);
     let (stop, stopped) = watch::channel(false);
     runs.lock().expect("no holder panics").insert(name.clone(), Run { reports, stop: stopped });
-    let under_way = UnderWay { runs, name: name.clone(), _stop: stop };
+    let active = ActiveRun { runs, name: name.clone(), _stop: stop };
     let named = protocol::write(&mut stream, &Answer::Run(name)).await;
     let (mut from_client, mut to_client) = stream.into_split();
     // A set ends its task when it is dropped.
     let mut ordered = JoinSet::new();
     ordered.spawn(async move {
-        // Whatever comes, and if it is the end of the connection, ends the run.
-        let _under_way = under_way;
+        // Any message ends the run, the end of the connection included.
+        let _active = active;
         protocol::read(&mut from_client).await.map(|Order::Stop| ())
     });
     let mut passed_on = named;
@@ -150,15 +150,15 @@ async fn control(mut stream: TcpStream, runs: Runs) -> io::Result<()> {
     protocol::write(&mut to_client, &Answer::End).await
 }
 
-/// A run as long as its control connection lives. Then there are no new data connections; those there are notice, and the last
-/// one closes the channel.
-struct UnderWay {
+/// Run with a live control connection. When dropped, there are no new data connections; the existing ones are notified,
+/// and the last one closes the channel.
+struct ActiveRun {
     runs: Runs,
     name: String,
     _stop: watch::Sender<bool>,
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRun {
     fn drop(&mut self) {
         self.runs.lock().expect("no holder panics").remove(&self.name);
     }
@@ -183,14 +183,14 @@ async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run, controls: &Con
             _ = raised(&mut stop) => break,
         };
         let request = Request::from_bytes(bytes).ok_or_else(|| protocol::foreign("no request"))?;
-        let goes_on = match request.direction {
+        let continues = match request.direction {
             Direction::Up => tokio::select! {
                 taken = take(&sender.stream, request.length) => { taken?; true }
                 _ = raised(&mut stop) => false,
             },
             Direction::Down => give(&mut sender, hello.user, request, &mut run).await?,
         };
-        if !goes_on {
+        if !continues {
             break;
         }
     }
@@ -212,7 +212,7 @@ async fn take(stream: &TcpStream, length: Length) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a session and reports it. False: the run is over.
+/// Send a session and report it. False: the run is over.
 async fn give(sender: &mut Sender, user: u32, request: Request, run: &mut Run) -> io::Result<bool> {
     let start = SystemTime::now();
     let before = info(&sender.stream)?.retransmits;
@@ -226,7 +226,7 @@ async fn give(sender: &mut Sender, user: u32, request: Request, run: &mut Run) -
     };
     let retransmits = info(&sender.stream).map_or(0, |info| info.retransmits.saturating_sub(before));
     let congestion = congestion(&sender.stream);
-    // A control connection that has gone wants no report.
+    // A closed control connection needs no report.
     let _ = run.reports.send(Sent { user, session: request.session, finish, retransmits, congestion }).await;
     match acknowledged {
         Some(Ok(_)) => Ok(true),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP sockets as the sessions need them: which congestion control, how much was sent again, and when the last byte was
+//! TCP sockets of the sessions: their congestion control, retransmissions, and the time when the last byte was
 //! acknowledged, by the kernel's own clock (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
 
 use std::io;
@@ -15,9 +15,9 @@ use hosts_base::tcp;
 
 static ZEROS: [u8; 65536] = [0; 65536];
 
-/// Bytes that wait unsent in the kernel: a thousand endless sessions must not fill its memory.
+/// Maximum bytes that wait unsent in the kernel: a thousand endless sessions must not fill its memory.
 const UNSENT: libc::c_int = 128 * 1024;
-/// How often a connection that owes an acknowledgement is looked at, in case it has died silently.
+/// Interval at which a connection that waits for an acknowledgement is polled, in case it has died silently.
 const LOOK: Duration = Duration::from_millis(200);
 /// linux/net_tstamp.h, linux/errqueue.h, net/tcp_states.h
 const TX_ACK: u32 = 1 << 9;
@@ -27,17 +27,17 @@ const OPT_TSONLY: u32 = 1 << 11;
 const ORIGIN_TIMESTAMPING: u8 = 4;
 const TCP_CLOSE: u8 = 7;
 
-/// What TCP_INFO says.
+/// Values of TCP_INFO.
 #[derive(Clone, Copy)]
 pub struct Info {
     state: u8,
-    /// Segments sent again, since the connection began.
+    /// Segments retransmitted since the connection began.
     pub retransmits: u64,
-    /// Bytes acknowledged, since the connection began.
+    /// Bytes acknowledged since the connection began.
     pub acked: u64,
 }
 
-/// A connection that sends sessions.
+/// Connection that sends sessions.
 pub struct Sender {
     pub stream: TcpStream,
     /// Bytes written so far.
@@ -45,7 +45,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Takes over a connection on which nothing was sent yet: the kernel numbers the bytes that follow.
+    /// Wrap a connection on which nothing was sent yet: the kernel numbers the bytes that follow.
     pub fn new(stream: TcpStream) -> io::Result<Sender> {
         stream.set_nodelay(true)?;
         let fd = stream.as_raw_fd();
@@ -54,7 +54,7 @@ impl Sender {
         Ok(Sender { stream, written: 0 })
     }
 
-    /// Sends a request or an answer.
+    /// Send a request or an answer.
     pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let fd = self.stream.as_raw_fd();
@@ -65,7 +65,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends `length` bytes and returns when the last was acknowledged. Not to be gone on with after it was cancelled.
+    /// Send `length` bytes and return when the last was acknowledged. Not to be called again after it was cancelled.
     pub async fn transmit(&mut self, length: u64) -> io::Result<SystemTime> {
         let fd = self.stream.as_raw_fd();
         // A call that asks for a timestamp may take only some of its bytes, and then the timestamp would come while others
@@ -83,15 +83,15 @@ impl Sender {
         Ok(acknowledged)
     }
 
-    /// Lets the runtime forget that a timestamp came. It comes as EPOLLERR, which the runtime takes for the end of all writing:
-    /// it would never again wait for room, but try all the time.
+    /// Clear the runtime's readiness after a timestamp. It comes as EPOLLERR, which the runtime takes for the end of
+    /// all writing: it would never again wait for room, but try all the time.
     fn renew(&mut self) -> io::Result<()> {
         let same = self.stream.as_fd().try_clone_to_owned()?;
         self.stream = TcpStream::from_std(same.into())?;
         Ok(())
     }
 
-    /// Sends until it is cancelled or the connection is lost.
+    /// Send until it is cancelled or the connection is lost.
     pub async fn transmit_endlessly(&mut self) -> io::Error {
         let fd = self.stream.as_raw_fd();
         loop {
@@ -102,7 +102,7 @@ impl Sender {
         }
     }
 
-    /// Waits for the acknowledgement of the byte with this number.
+    /// Wait for the acknowledgement of the byte with this number.
     async fn acknowledged(&self, number: u32) -> io::Result<SystemTime> {
         let fd = self.stream.as_raw_fd();
         loop {
@@ -122,28 +122,30 @@ impl Sender {
         }
     }
 
-    /// Ends the connection at once, with what is still unsent.
+    /// Reset the connection, and discard unsent bytes.
     pub fn abort(self) {
         // The socket is closed in any case.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 }
 
-/// Takes up to `most` bytes and forgets them. 0: the peer has ended.
-pub async fn discard(stream: &TcpStream, most: u64) -> io::Result<u64> {
+/// Receive up to `max` bytes and discard them. 0: the peer has ended.
+pub async fn discard(stream: &TcpStream, max: u64) -> io::Result<u64> {
     let fd = stream.as_raw_fd();
-    let most = most.min(1 << 20) as usize;
+    let max = max.min(1 << 20) as usize;
     // TCP with MSG_TRUNC counts the bytes and copies none (tcp(7)).
     // SAFETY: no buffer is needed then.
-    let receive = || check(unsafe { libc::recv(fd, std::ptr::null_mut(), most, libc::MSG_TRUNC | libc::MSG_DONTWAIT) });
+    let receive = || check(unsafe { libc::recv(fd, std::ptr::null_mut(), max, libc::MSG_TRUNC | libc::MSG_DONTWAIT) });
     Ok(stream.async_io(Interest::READABLE, receive).await? as u64)
 }
 
+/// Read TCP_INFO.
 pub fn info(stream: &TcpStream) -> io::Result<Info> {
     let info = tcp::info(stream)?;
     Ok(Info { state: info.tcpi_state, retransmits: info.tcpi_total_retrans.into(), acked: info.tcpi_bytes_acked })
 }
 
+/// Set the congestion control of a socket.
 pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of the name during the call.
     check(unsafe {
@@ -153,6 +155,7 @@ pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Return the congestion control of a socket.
 pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
     let mut name = [0u8; 16];
     let mut size = name.len() as libc::socklen_t;
@@ -168,7 +171,8 @@ pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
 #[repr(C, align(8))]
 struct Ancillary<const N: usize>(MaybeUninit<[u8; N]>);
 
-/// Sends what the socket takes now. `how`: flags of sendmsg(2). `stamp`: with a timestamp when its last byte is acknowledged.
+/// Send as many bytes as the socket takes now. `how`: flags of sendmsg(2). `stamp`: with a timestamp when its last byte
+/// is acknowledged.
 fn send(fd: RawFd, bytes: &[u8], how: libc::c_int, stamp: bool) -> io::Result<usize> {
     const SPACE: usize = unsafe { libc::CMSG_SPACE(4) } as usize;
     let mut ancillary = Ancillary::<SPACE>(MaybeUninit::zeroed());
@@ -192,7 +196,7 @@ fn send(fd: RawFd, bytes: &[u8], how: libc::c_int, stamp: bool) -> io::Result<us
     })
 }
 
-/// The next timestamp of an acknowledgement: number of the byte, and when.
+/// Receive the next timestamp of an acknowledgement: number of the byte, and its time.
 fn timestamp(fd: RawFd) -> io::Result<(u32, SystemTime)> {
     const SPACE: usize = 256;
     let mut ancillary = Ancillary::<SPACE>(MaybeUninit::uninit());

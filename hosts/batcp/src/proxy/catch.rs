@@ -20,8 +20,8 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/batcp_catch.skel.rs"));
 }
 
-/// What is caught, and where it is sent.
-pub struct Net<'n> {
+/// Connects to catch, and the proxy that they are redirected to.
+pub struct CatchConfig<'n> {
     /// The cgroup as /proc/PID/cgroup names it; "/" for all processes
     pub cgroup: &'n str,
     /// The proxy's listening addresses on loopback
@@ -29,15 +29,15 @@ pub struct Net<'n> {
     pub ipv6: Option<SocketAddr>,
     /// Destinations that are caught
     pub only: &'n [Prefix],
-    /// Those among them that are not
+    /// Destinations among `only` that are not caught
     pub except: &'n [Prefix],
-    /// The remote proxy's addresses, which are not
+    /// The remote proxy's addresses, which are not caught
     pub via: &'n [SocketAddr],
 }
 
 const WHAT: &str = "catch connects (needs root and Linux 5.17; 'hosts batcp socks' works without)";
 
-/// The attached programs; dropped, or when the process ends, connects go their own way again.
+/// Attached programs; when dropped, or when the process ends, connects are no longer redirected.
 pub struct Catcher {
     originals: MapHandle,
     spared: MapHandle,
@@ -45,32 +45,31 @@ pub struct Catcher {
 }
 
 impl Catcher {
-    /// Catches from now on, in this process' network namespace: "transparent to users and applications" (paper 003,
-    /// section 1). Errors: no right (CAP_BPF, CAP_NET_ADMIN,
-    /// CAP_SYS_ADMIN), no such cgroup, a kernel before 5.17.
-    pub fn start(net: &Net) -> Result<Self, Error> {
+    /// Attach the programs in this process' network namespace: "transparent to users and applications" (paper 003,
+    /// section 1). Errors: no right (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN), no such cgroup, a kernel before 5.17.
+    pub fn start(config: &CatchConfig) -> Result<Self, Error> {
         libbpf_rs::set_print(None);
-        let cgroup = cgroup::open(net.cgroup)?;
+        let cgroup = cgroup::open(config.cgroup)?;
         let mut object = MaybeUninit::uninit();
         let mut skeleton = skeleton::BatcpCatchSkelBuilder::default().open(&mut object).about(WHAT)?;
         let constants = skeleton.maps.rodata_data.as_deref_mut().expect("the program has constants");
         constants.netns =
             cgroup::netns_cookie().about("read the cookie of the network namespace (needs Linux 5.14)")?;
-        constants.port_ipv4 = net.ipv4.port();
-        constants.port_ipv6 = net.ipv6.map_or(0, |address| address.port());
+        constants.port_ipv4 = config.ipv4.port();
+        constants.port_ipv6 = config.ipv6.map_or(0, |address| address.port());
         let skeleton = skeleton.load().about(WHAT)?;
-        for prefix in net.only {
+        for prefix in config.only {
             skeleton.maps.only.update(&key(prefix), &[1], MapFlags::ANY).about(WHAT)?;
         }
-        for prefix in net.except {
+        for prefix in config.except {
             skeleton.maps.spared.update(&key(prefix), &[1], MapFlags::ANY).about(WHAT)?;
         }
-        for address in net.via {
+        for address in config.via {
             skeleton.maps.except.update(&endpoint(*address), &[1], MapFlags::ANY).about(WHAT)?;
         }
         let programs = &skeleton.progs;
         let links = [
-            // The notes before the catching, so that nothing is caught of which they do not know.
+            // The program that records before the one that redirects, so that nothing is caught without a record.
             &programs.batcp_originals,
             &programs.batcp_getpeername4,
             &programs.batcp_getpeername6,
@@ -84,7 +83,7 @@ impl Catcher {
         Ok(Self { originals: map(&skeleton.maps.originals)?, spared: map(&skeleton.maps.spared)?, _links: links })
     }
 
-    /// Catches no longer what is in `now`, and again what was in `before` only.
+    /// Stop catching the destinations in `now`, and catch again those that are only in `before`.
     pub fn spare(&self, before: &HashSet<Prefix>, now: &HashSet<Prefix>) -> Result<(), Error> {
         for prefix in now.difference(before) {
             self.spared.update(&key(prefix), &[1], MapFlags::ANY).about(WHAT)?;
@@ -95,8 +94,8 @@ impl Catcher {
         Ok(())
     }
 
-    /// Where the program with the address `peer` wanted to go; `None` if it was not caught, but came by itself. To be
-    /// asked once. In place of netfilter's SO_ORIGINAL_DST.
+    /// Return the original destination of the program with the address `peer`; `None` if it was not caught, but
+    /// connected by itself. To be called once. Replaces netfilter's SO_ORIGINAL_DST.
     pub fn original(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let value = self.originals.lookup_and_delete(&endpoint(peer)).ok()??;
         let (address, port) = value.split_at_checked(16)?;
@@ -106,7 +105,7 @@ impl Catcher {
     }
 }
 
-/// The networks that this host's interfaces are in (getifaddrs(3)).
+/// Return the networks that this host's interfaces are in (getifaddrs(3)).
 pub fn connected() -> io::Result<HashSet<Prefix>> {
     let mut found = HashSet::new();
     let mut list = std::ptr::null_mut();
@@ -146,12 +145,12 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// `struct prefix` of the BPF program.
+/// Encode `struct prefix` of the BPF program.
 fn key(prefix: &Prefix) -> Vec<u8> {
     [&u32::from(prefix.bits).to_ne_bytes()[..], &prefix.address.octets()].concat()
 }
 
-/// `struct endpoint` of the BPF program.
+/// Encode `struct endpoint` of the BPF program.
 fn endpoint(address: SocketAddr) -> Vec<u8> {
     [&mapped(address.ip()).octets()[..], &u32::from(address.port()).to_ne_bytes()].concat()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a connection is to go, in SOCKS5's format (RFC 1928, sections 4 to 6), and where it may go.
+//! Destinations of connections, in SOCKS5's format (RFC 1928, sections 4 to 6), and rules that allow them.
 
 use std::fmt;
 use std::io;
@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use hosts_base::Error;
 
-/// The end that a client asks for: `DST.ADDR` and `DST.PORT` of RFC 1928.
+/// Destination that a client requests: `DST.ADDR` and `DST.PORT` of RFC 1928.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Destination {
     Address(SocketAddr),
-    /// A name of 1 to 255 bytes, resolved by who makes the connection
+    /// A name of 1 to 255 bytes, resolved by the proxy that makes the connection
     Name(String, u16),
 }
 
 impl Destination {
-    /// Reads address type, address and port (RFC 1928, sections 4 and 5). Errors: `Unsupported` for an unknown type,
+    /// Read address type, address and port (RFC 1928, sections 4 and 5). Errors: `Unsupported` for an unknown type,
     /// `InvalidData` for an empty name or one that is not text.
     pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidData, "the name is not text");
@@ -46,7 +46,7 @@ impl Destination {
         Ok(Self::Address((address, from.read_u16().await?).into()))
     }
 
-    /// The same as RFC 1928's bytes (sections 4 and 5).
+    /// Encode the destination as RFC 1928 does (sections 4 and 5).
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let port = match self {
@@ -67,8 +67,8 @@ impl Destination {
         bytes
     }
 
-    /// The addresses that it stands for and `rules` allow. Errors: RFC 1928's replies `NotAllowed` when none is, and
-    /// `HostUnreachable` when the name has none (section 6).
+    /// Resolve the destination to the addresses that `rules` allow. Errors: RFC 1928's replies `NotAllowed` when none
+    /// is, and `HostUnreachable` when the name has none (section 6).
     pub async fn resolve(&self, rules: &Rules) -> Result<Vec<SocketAddr>, Reply> {
         let addresses = match self {
             Self::Address(address) => vec![*address],
@@ -106,7 +106,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// A reply from its byte (RFC 1928, section 6); an unknown one is a failure.
+    /// Decode a reply (RFC 1928, section 6); an unknown one is a failure.
     pub fn from_byte(byte: u8) -> Self {
         use Reply::*;
         [
@@ -167,7 +167,8 @@ pub struct Prefix {
 impl Prefix {
     pub const ALL: Self = Self { address: Ipv6Addr::UNSPECIFIED, bits: 0 };
 
-    /// Private networks (RFC 1918, RFC 6598, RFC 4193), multicast and broadcast: what no remote proxy is a way to.
+    /// Return the private networks (RFC 1918, RFC 6598, RFC 4193), multicast and broadcast: no remote proxy is a way to
+    /// these.
     pub fn private() -> Vec<Self> {
         const PRIVATE: [&str; 8] = [
             "10.0.0.0/8",
@@ -182,7 +183,7 @@ impl Prefix {
         PRIVATE.iter().map(|text| text.parse().expect("a constant prefix")).collect()
     }
 
-    /// The network of an interface's address.
+    /// Return the network of an interface's address.
     pub fn network(address: IpAddr, mask: IpAddr) -> Self {
         let bits = mapped(mask).to_bits().count_ones() as u8;
         // A mapped mask has 16 ones before its own.
@@ -208,7 +209,7 @@ impl fmt::Display for Prefix {
 impl FromStr for Prefix {
     type Err = Error;
 
-    /// Reads `10.0.0.0/8`, `2001:db8::/32` or a single address. Errors: no address, or more bits than it has.
+    /// Parse `10.0.0.0/8`, `2001:db8::/32` or a single address. Errors: no address, or more bits than it has.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::new(format!("'{text}' is no prefix: write ADDRESS or ADDRESS/BITS, as 10.0.0.0/8"));
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
@@ -233,7 +234,7 @@ impl From<Prefix> for String {
     }
 }
 
-/// The address as IPv6 (RFC 4291, section 2.5.5.2).
+/// Map the address to IPv6 (RFC 4291, section 2.5.5.2).
 pub fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -251,7 +252,7 @@ pub struct Rule {
 impl FromStr for Rule {
     type Err = Error;
 
-    /// Reads `10.0.0.0/8`, `10.0.0.1:443`, `[2001:db8::/32]:443`. Errors: as of `Prefix`, or no port number.
+    /// Parse `10.0.0.0/8`, `10.0.0.1:443`, `[2001:db8::/32]:443`. Errors: as of `Prefix`, or no port number.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::new(format!("'{text}': write PREFIX or PREFIX:PORT, IPv6 as [PREFIX]:PORT"));
         let (prefix, port) = match text.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
@@ -264,13 +265,13 @@ impl FromStr for Rule {
     }
 }
 
-/// An allow-list. Without rules everything is allowed but what belongs to the proxy's own host and links: loopback,
+/// Allow-list of destinations. Without rules everything is allowed but the proxy's own host and links: loopback,
 /// unspecified, link-local and multicast addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// Whether a proxy may connect to `to`: the ruleset of RFC 1928, section 6.
+    /// Return true if a proxy may connect to `to`: the ruleset of RFC 1928, section 6.
     pub fn allow(&self, to: SocketAddr) -> bool {
         if self.0.is_empty() {
             return !is_local(to.ip());

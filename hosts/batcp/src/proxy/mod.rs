@@ -27,41 +27,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use self::catch::{Catcher, Net};
+use self::catch::{CatchConfig, Catcher};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
-use self::spare::{SpareOptions, Spares};
+use self::spare::{SpareOptions, SparePool};
 use super::transfer::{ReceiverOptions, TransportOptions};
 use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
 use hosts_base::log::report;
-use hosts_base::places::{self, Places, raise_descriptor_limit};
+use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
 
-/// A destination that does not answer in this time is given up; a client waits for its reply longer.
+/// Time that a destination has to answer; a client waits for its reply longer.
 const CONNECT: Duration = Duration::from_secs(15);
-/// All addresses of a destination, and its name: a local proxy waits for 30 s.
+/// Time for all addresses of a destination, and its name: a local proxy waits for 30 s.
 const CONNECT_ALL: Duration = Duration::from_secs(28);
-/// How often the networks of this host's interfaces are looked up.
+/// Interval at which the networks of this host's interfaces are looked up.
 const NETWORKS: Duration = Duration::from_secs(2);
-/// Clients that have not said who they are and where to, at a time.
+/// Unproven clients at a time: no key and no destination received yet.
 const UNKNOWN: usize = 256;
-/// Connections of the transport beyond those that are served: theirs is told, or they are on their way out.
+/// Connections of the transport beyond those that are served: rejected ones, and those that are closing.
 const BEYOND: usize = 16;
 
-/// What all proxies can choose.
+/// Options of all proxies.
 #[derive(Args)]
 struct ProxyOptions {
     /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
     #[arg(long)]
     in_band: bool,
-    /// Connections at one time; further ones are refused at once. Without a key, at `remote`, whoever has the most of them
-    /// loses the oldest
+    /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
+    /// most of them loses the oldest
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
 }
 
 impl ProxyOptions {
-    /// `beyond`: connections of the transport that are not served.
+    /// Make the transport's options. `beyond`: connections of the transport that are not served.
     fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
         let negotiation: Arc<dyn Negotiation> =
             if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
@@ -72,7 +72,7 @@ impl ProxyOptions {
 
 #[derive(Args)]
 pub struct SocksOptions {
-    /// Where programs find the proxy
+    /// Address and port on which programs reach the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
     /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
@@ -87,7 +87,7 @@ pub struct SocksOptions {
     credentials: Option<PathBuf>,
     #[command(flatten)]
     spare: SpareOptions,
-    /// Destinations that may be asked for, without --via [default: all but this host's own and its links']
+    /// Destinations that clients may request, without --via [default: all but this host's own and its links']
     #[arg(long, value_name = "PREFIX[:PORT]", conflicts_with = "via")]
     allow: Vec<Rule>,
     #[command(flatten)]
@@ -134,13 +134,13 @@ pub struct LocalOptions {
 
 #[derive(Args)]
 pub struct RemoteOptions {
-    /// Where local proxies find this one
+    /// Address and port on which local proxies reach this one
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// File with the key that local proxies must know
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Destinations that may be asked for [default with a key: all but this host's own and its links']
+    /// Destinations that clients may request [default with a key: all but this host's own and its links']
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Rule>,
     #[command(flatten)]
@@ -149,7 +149,7 @@ pub struct RemoteOptions {
     proxy: ProxyOptions,
 }
 
-/// Runs the SOCKS5 proxy (RFC 1928) until the process ends.
+/// Run the SOCKS5 proxy (RFC 1928) until the process ends.
 pub fn socks(options: SocksOptions) -> Result<(), Error> {
     let credentials = options.credentials.as_deref().map(read_credentials).transpose()?.map(Arc::new);
     if credentials.is_none() && !options.listen.ip().is_loopback() {
@@ -159,27 +159,27 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         )));
     }
     let key = read_key(options.key_file.as_deref())?;
-    let carrier = Arc::new(Carrier {
+    let connector = Arc::new(Connector {
         via: options.via,
         rules: Rules(options.allow),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
-        spares: Arc::new(Spares::new(options.spare.spare)),
+        spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let listener = places::listen(options.listen).about(format!("listen on {}", options.listen))?;
-        carrier.keep_spares();
+        let listener = slots::listen(options.listen).about(format!("listen on {}", options.listen))?;
+        connector.keep_spares();
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        let admission = Arc::new(Admission::new(options.proxy.connections, false));
         accept_all(&[listener], |stream, peer| {
-            let (carrier, credentials, gate) = (carrier.clone(), credentials.clone(), gate.clone());
-            async move { serve_socks(stream, peer.ip(), &carrier, credentials.as_deref(), &gate).await }
+            let (connector, credentials, admission) = (connector.clone(), credentials.clone(), admission.clone());
+            async move { serve_socks(stream, peer.ip(), &connector, credentials.as_deref(), &admission).await }
         })
         .await
     })
 }
 
-/// Runs one of the transparent proxies (paper 003, section 1) until the process ends.
+/// Run one of the transparent proxies (paper 003, section 1) until the process ends.
 pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Local(options) => local(options),
@@ -189,65 +189,66 @@ pub fn run(command: Command) -> Result<(), Error> {
 
 fn local(options: LocalOptions) -> Result<(), Error> {
     let key = read_key(options.key_file.as_deref())?;
-    let carrier = Arc::new(Carrier {
+    let connector = Arc::new(Connector {
         via: options.via,
         rules: Rules::default(),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
-        spares: Arc::new(Spares::new(options.spare.spare)),
+        spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
     });
     run_async(async {
-        let ipv4 = places::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
-        let ipv6 = places::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
+        let ipv4 = slots::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
+        let ipv6 = slots::listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
         let listeners: Vec<_> = [Some(ipv4), ipv6].into_iter().flatten().collect();
         let mut addresses = Vec::new();
         for listener in &listeners {
             addresses.push(listener.local_addr().about("address of the listening socket")?);
         }
-        // Who names destinations, or says that private ones are meant, gets them.
+        // Private destinations are caught if the user names destinations, or requests private ones.
         let all = options.private || !options.only.is_empty();
         let mut except = options.except.clone();
         if !all {
             except.extend(Prefix::private());
         }
-        let catcher = Arc::new(Catcher::start(&Net {
+        let catcher = Arc::new(Catcher::start(&CatchConfig {
             cgroup: &options.cgroup,
             ipv4: addresses[0],
             ipv6: addresses.get(1).copied(),
             only: if options.only.is_empty() { &[Prefix::ALL] } else { &options.only },
             except: &except,
-            via: &carrier.via,
+            via: &connector.via,
         })?);
         if !all {
             let mut before = except.into_iter().collect::<HashSet<_>>();
-            let asked: HashSet<_> = before.clone();
-            follow_networks(&catcher, &asked, &mut before)?;
+            let requested: HashSet<_> = before.clone();
+            follow_networks(&catcher, &requested, &mut before)?;
             let catcher = catcher.clone();
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(NETWORKS).await;
-                    if let Err(error) = follow_networks(&catcher, &asked, &mut before) {
+                    if let Err(error) = follow_networks(&catcher, &requested, &mut before) {
                         report(error);
                     }
                 }
             });
         }
-        carrier.keep_spares();
+        connector.keep_spares();
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
-        ready(format_args!("catching {families}connects for {}", carrier.via[0]));
-        let gate = Arc::new(Gate::new(options.proxy.connections, false));
+        ready(format_args!("catching {families}connects for {}", connector.via[0]));
+        let admission = Arc::new(Admission::new(options.proxy.connections, false));
         accept_all(&listeners, |stream, peer| {
-            let (carrier, catcher, gate) = (carrier.clone(), catcher.clone(), gate.clone());
-            async move { serve_caught(stream, peer, &carrier, &catcher, &gate).await }
+            let (connector, catcher, admission) = (connector.clone(), catcher.clone(), admission.clone());
+            async move { serve_caught(stream, peer, &connector, &catcher, &admission).await }
         })
         .await
     })
 }
 
-/// Spares what was `asked` for and the networks that this host's interfaces are in now; `before`: those that are spared already.
-fn follow_networks(catcher: &Catcher, asked: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
+/// Exclude `requested` and the networks that this host's interfaces are in now from catching; `before`: those that are
+/// excluded already.
+fn follow_networks(catcher: &Catcher, requested: &HashSet<Prefix>, before: &mut HashSet<Prefix>) -> Result<(), Error> {
     let mut now = catch::connected().about("read the networks of this host's interfaces")?;
-    now.extend(asked);
+    now.extend(requested);
     catcher.spare(before, &now)?;
     *before = now;
     Ok(())
@@ -261,8 +262,8 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
-    let gate = Gate::new(options.proxy.connections, key.is_open());
-    let remote = Arc::new(Remote { key, rules: Rules(options.allow), gate });
+    let admission = Admission::new(options.proxy.connections, key.is_open());
+    let remote = Arc::new(Remote { key, rules: Rules(options.allow), admission });
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
@@ -278,64 +279,64 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     })
 }
 
-/// Who is served when. Clients take one of `unknown` until they have proved who they are and said where to; so those that never do
-/// keep no place of the others, and a flood of them pushes out its own.
-struct Gate {
-    unknown: Places,
-    /// Local proxies' spare connections: these have proved the key.
-    spare: Places,
+/// Admission of clients. Each takes a slot of `unknown` until it has proved the key and named a destination; so those
+/// that never do take no slot of the others, and a flood of them evicts its own.
+struct Admission {
+    unknown: ConnectionSlots,
+    /// Slots of local proxies' spare connections, which have proved the key.
+    spare: ConnectionSlots,
     served: Semaphore,
-    /// Nobody proves anything: all clients are unknown as long as they are here.
+    /// Serve without a key: all clients stay unknown as long as they are connected.
     open: bool,
 }
 
-impl Gate {
+impl Admission {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
-        let unknown = Places::new(if open { connections } else { UNKNOWN });
-        Self { unknown, spare: Places::new(UNKNOWN), served: Semaphore::new(connections), open }
+        let unknown = ConnectionSlots::new(if open { connections } else { UNKNOWN });
+        Self { unknown, spare: ConnectionSlots::new(UNKNOWN), served: Semaphore::new(connections), open }
     }
 
-    /// A place among those that are served. Errors: all are taken. Nobody waits: a program whose connect has succeeded and that
-    /// hears nothing could not tell why.
+    /// Take a permit to be served. Errors: all are taken. It does not wait: a program whose connect has succeeded and
+    /// that receives nothing could not see why.
     fn enter(&self) -> Result<SemaphorePermit<'_>, &'static str> {
         self.served.try_acquire().map_err(|_| "as many connections as may be are served already (--connections)")
     }
 }
 
-/// What a client is told that had to make room.
+/// Log text for an evicted client.
 const MADE_ROOM: &str = "it had to make room for others";
 
-/// The way from here to destinations.
-struct Carrier {
+/// Connector to destinations, directly or by the remote proxy.
+struct Connector {
     via: Vec<SocketAddr>,
     rules: Rules,
     interfaces: Vec<Interface>,
     options: Options,
-    spares: Arc<Spares>,
+    spares: Arc<SparePool>,
 }
 
-impl Carrier {
-    /// Keeps connections open for who asks next. Without a key the remote proxy waits for nobody.
+impl Connector {
+    /// Keep spare connections to the remote proxy open. Without a key the remote proxy waits for no request.
     fn keep_spares(self: &Arc<Self>) {
         if self.via.is_empty() || self.options.key.is_open() {
             return;
         }
-        let carrier = self.clone();
+        let connector = self.clone();
         tokio::spawn(self.spares.clone().keep(move || {
-            let carrier = carrier.clone();
+            let connector = connector.clone();
             async move {
-                let mut connection = connect(&carrier.via, &carrier.interfaces, &carrier.options).await?;
+                let mut connection = connect(&connector.via, &connector.interfaces, &connector.options).await?;
                 if connection.is_plain() {
                     return Err(io::ErrorKind::Unsupported.into());
                 }
-                let greeting = pair::greet(&mut connection).await?;
+                let greeting = pair::receive_greeting(&mut connection).await?;
                 Ok((connection, greeting))
             }
         }));
     }
 
-    /// A connection that ends at `destination`. Errors: why there is none, and the line that says it.
+    /// Open a connection that ends at `destination`. Errors: the reply for the client, and the log line.
     async fn open(&self, destination: &Destination) -> Result<Connection, (Reply, String)> {
         let failed = |what: &str| {
             let line = format!("{destination}: {what}");
@@ -352,19 +353,19 @@ impl Carrier {
         }
         let spare = match self.spares.take() {
             Some((mut connection, greeting)) => {
-                let asked = pair::ask(&mut connection, &self.options.key, greeting, destination).await;
+                let asked = pair::request(&mut connection, &self.options.key, greeting, destination).await;
                 asked.ok().map(|reply| (connection, reply))
             }
             None => None,
         };
-        // A spare one that broke meanwhile says less than a new one.
+        // The error of a broken spare connection gives less information than that of a new one.
         let (mut connection, reply) = match spare {
             Some(asked) => asked,
             None => {
                 let mut connection = connect(&self.via, "connect to the remote proxy").await?;
                 let asked = async {
-                    let greeting = pair::greet(&mut connection).await?;
-                    pair::ask(&mut connection, &self.options.key, greeting, destination).await
+                    let greeting = pair::receive_greeting(&mut connection).await?;
+                    pair::request(&mut connection, &self.options.key, greeting, destination).await
                 };
                 let reply = asked.await.map_err(failed("ask the remote proxy"))?;
                 (connection, reply)
@@ -380,28 +381,28 @@ impl Carrier {
     }
 }
 
-/// The error is a line for the log; `None` says that there is nothing to say.
+/// Outcome of a client; the error is a line for the log.
 type Served = Result<(), String>;
 
 async fn serve_socks(
     mut stream: TcpStream,
     peer: IpAddr,
-    carrier: &Carrier,
+    connector: &Connector,
     credentials: Option<&Credentials>,
-    gate: &Gate,
+    admission: &Admission,
 ) -> Served {
-    let accepted = gate.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
+    let accepted = admission.unknown.hold(peer, socks::accept(&mut stream, credentials)).await;
     let destination = match accepted.ok_or_else(|| format!("SOCKS5 client {peer}: {MADE_ROOM}"))? {
         Ok(destination) => destination,
         Err(error) => {
-            // What it was told is to arrive.
+            // The client's reply is to arrive.
             let _ = SockRef::from(&stream).set_linger(None);
             return Err(format!("SOCKS5 client: {error}"));
         }
     };
-    let permit = gate.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
+    let permit = admission.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
     let opened = match &permit {
-        Ok(_) => carrier.open(&destination).await,
+        Ok(_) => connector.open(&destination).await,
         Err(refused) => Err(refused.clone()),
     };
     match opened {
@@ -422,21 +423,21 @@ async fn serve_socks(
 async fn serve_caught(
     stream: TcpStream,
     peer: SocketAddr,
-    carrier: &Carrier,
+    connector: &Connector,
     catcher: &Catcher,
-    gate: &Gate,
+    admission: &Admission,
 ) -> Served {
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
-    let _permit = gate.enter().map_err(|error| format!("{original}: {error}"))?;
-    let connection = carrier.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    let _permit = admission.enter().map_err(|error| format!("{original}: {error}"))?;
+    let connection = connector.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
-/// What the remote proxy serves with.
+/// Remote proxy: its key, rules and admission.
 struct Remote {
     key: Key,
     rules: Rules,
-    gate: Gate,
+    admission: Admission,
 }
 
 impl Remote {
@@ -444,23 +445,23 @@ impl Remote {
         let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
         let line = |error: io::Error| format!("local proxy {peer}: {error}");
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
-        if self.gate.open {
+        if self.admission.open {
             let served = async {
-                let request = pair::hear(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
+                let request = pair::receive_request(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
                 self.carry(connection, peer, request).await
             };
-            return self.gate.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+            return self.admission.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let (places, patience) = match connection.is_plain() {
-            true => (&self.gate.unknown, pair::PATIENCE),
-            false => (&self.gate.spare, 2 * spare::LAPSE),
+        let (slots, patience) = match connection.is_plain() {
+            true => (&self.admission.unknown, pair::PATIENCE),
+            false => (&self.admission.spare, 2 * spare::LAPSE),
         };
-        let request = match places.hold(peer.ip(), pair::hear(&mut connection, &self.key, patience)).await {
-            // A spare connection that nobody needed.
+        let request = match slots.hold(peer.ip(), pair::receive_request(&mut connection, &self.key, patience)).await {
+            // A spare connection that was not used.
             Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
         };
-        let _permit = match (&request, self.gate.enter()) {
+        let _permit = match (&request, self.admission.enter()) {
             (None, _) => None,
             (Some(_), Ok(permit)) => Some(permit),
             (Some(request), Err(error)) => {
@@ -472,7 +473,7 @@ impl Remote {
         self.carry(connection, peer, request).await
     }
 
-    /// Goes where the request says. `None`: its key was another one, and the client was told.
+    /// Connect to the request's destination and relay. `None`: the client has another key, and was informed.
     async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
         let Some(request) = request else {
             part(connection).await;
@@ -487,16 +488,16 @@ impl Remote {
                 relay::relay(stream, connection).await.map_err(line)
             }
             Err(reply) => {
-                let told = request.reply(&mut connection, reply).await;
+                let replied = request.reply(&mut connection, reply).await;
                 part(connection).await;
-                told.map_err(line)?;
+                replied.map_err(line)?;
                 Err(format!("local proxy {peer}: {name}: {reply}"))
             }
         }
     }
 }
 
-/// Ends a connection whose client was told why. One that does not take it is not waited for.
+/// Close a connection whose client has its reply, without waiting for one that does not take it.
 async fn part(mut connection: Connection) {
     let _ = timeout(pair::PATIENCE, async {
         connection.shutdown().await?;
@@ -517,7 +518,8 @@ async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpSt
     Err(last)
 }
 
-/// Serves what `listeners` accept. Errors: none of one connection; a listener that is broken.
+/// Accept on `listeners` and serve each connection. Errors: a broken listener; those of one connection are not
+/// returned.
 async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
 where
     F: Future<Output = Served> + Send + 'static,
@@ -557,7 +559,7 @@ fn run_async(program: impl Future<Output = Result<(), Error>>) -> Result<(), Err
     tokio::runtime::Runtime::new().about("start the runtime")?.block_on(program)
 }
 
-/// The line that whoever started a proxy waits for.
+/// Print the line that the proxy's starter waits for.
 fn ready(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two proxies say to each other at the start of a connection, before they pass bytes on.
+//! Handshake of two proxies at the start of a connection, before they relay bytes.
 //!
 //! ```text
 //! remote: version (1 byte), challenge (32)
@@ -26,12 +26,12 @@ use crate::Key;
 
 const VERSION: u8 = 1;
 const RANDOM: usize = 32;
-/// A client that has not said where to by then is cut off.
+/// Time that a client has to send its request.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The remote proxy may take that long to connect.
+/// Time that the remote proxy has to connect.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// What ties the messages of one connection together.
+/// Challenge, nonce and key that authenticate the messages of one connection.
 struct Session<'k> {
     key: &'k Key,
     challenge: [u8; RANDOM],
@@ -65,12 +65,12 @@ impl Session<'_> {
 const REQUEST: &[u8] = b"BATCP proxy request";
 const REPLY: &[u8] = b"BATCP proxy reply";
 
-/// The remote proxy's challenge.
+/// Challenge of the remote proxy.
 pub struct Greeting([u8; RANDOM]);
 
-/// Hears what the remote proxy at the other end of `stream` says first. Errors: a peer that is no proxy (`InvalidData`), a
-/// silent one (`TimedOut`).
-pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
+/// Receive the greeting of the remote proxy at the other end of `stream`. Errors: a peer that is no proxy
+/// (`InvalidData`), a silent one (`TimedOut`).
+pub async fn receive_greeting<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting> {
     let mut challenge = [0; RANDOM];
     let version = timeout(PATIENCE, async {
         let version = stream.read_u8().await?;
@@ -84,9 +84,9 @@ pub async fn greet<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Greeting>
     Ok(Greeting(challenge))
 }
 
-/// Asks a remote proxy that has been heard for a connection: its reply (RFC 1928, section 6), authenticated by HMAC (RFC
-/// 2104). Errors: a peer that has another key (`InvalidData`), a silent one (`TimedOut`).
-pub async fn ask<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
+/// Request a connection from a remote proxy after its greeting and return its reply (RFC 1928, section 6),
+/// authenticated by HMAC (RFC 2104). Errors: a peer that has another key (`InvalidData`), a silent one (`TimedOut`).
+pub async fn request<S>(stream: &mut S, key: &Key, greeting: Greeting, destination: &Destination) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -103,15 +103,15 @@ where
     Ok(Reply::from_byte(reply[0]))
 }
 
-/// What a local proxy with the key has asked for.
+/// Request of a local proxy that has the key.
 pub struct Request<'k> {
     session: Session<'k>,
     pub destination: Destination,
 }
 
-/// The remote proxy's part: hears where `stream` is to go and checks the client's HMAC (RFC 2104); a client with another key is
-/// told so, and gets `None`. Errors: a client that breaks off, sends no request, or takes longer than `patience`.
-pub async fn hear<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
+/// Receive a request on `stream` at the remote proxy and check the client's HMAC (RFC 2104); a client with another key
+/// is informed, and gives `None`. Errors: a client that breaks off, sends no request, or takes longer than `patience`.
+pub async fn receive_request<'k, S>(stream: &mut S, key: &'k Key, patience: Duration) -> io::Result<Option<Request<'k>>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -133,7 +133,7 @@ where
 }
 
 impl Request<'_> {
-    /// Tells the client what became of it (RFC 1928, section 6). Errors: it does not take that within `PATIENCE`.
+    /// Send the reply to the client (RFC 1928, section 6). Errors: it does not take that within `PATIENCE`.
     pub async fn reply<S: AsyncWrite + Unpin>(&self, stream: &mut S, reply: Reply) -> io::Result<()> {
         timeout(PATIENCE, self.session.reply(stream, reply)).await?
     }
@@ -152,13 +152,13 @@ mod tests {
         let (local, remote) = (Key(local.into()), Key(remote.into()));
         let to = Destination::Name("example.org".into(), 80);
         let serve = async {
-            let heard = hear(&mut b, &remote, PATIENCE).await.unwrap()?;
-            heard.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
-            Some(heard.destination)
+            let request = receive_request(&mut b, &remote, PATIENCE).await.unwrap()?;
+            request.reply(&mut b, reply.err().unwrap_or(Reply::Succeeded)).await.unwrap();
+            Some(request.destination)
         };
         let asking = async {
-            let greeting = greet(&mut a).await?;
-            ask(&mut a, &local, greeting, &to).await
+            let greeting = receive_greeting(&mut a).await?;
+            request(&mut a, &local, greeting, &to).await
         };
         tokio::join!(asking, serve)
     }
@@ -188,7 +188,7 @@ mod tests {
         let says = Destination::Address(([10, 0, 0, 1], 80).into()).encode();
         let replayed = [&session.nonce[..], &session.tag(REQUEST, &says), &says].concat();
         a.write_all(&replayed).await.unwrap();
-        assert!(hear(&mut b, &key, PATIENCE).await.unwrap().is_none());
+        assert!(receive_request(&mut b, &key, PATIENCE).await.unwrap().is_none());
     }
 
     proptest::proptest! {
@@ -199,7 +199,7 @@ mod tests {
                 let (mut a, mut b) = tokio::io::duplex(4096);
                 a.write_all(&bytes).await.unwrap();
                 a.shutdown().await.unwrap();
-                assert!(matches!(hear(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
+                assert!(matches!(receive_request(&mut b, &Key(b"key".into()), PATIENCE).await, Err(_) | Ok(None)));
             });
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Passes bytes between a program's TCP connection and a connection over several interfaces, and never makes a stream
+//! Relays bytes between a program's TCP connection and a connection over several interfaces, and never makes a stream
 //! that was cut off look complete.
 
 use std::io;
@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 
 const BUFFER: usize = 128 << 10;
 
-/// Prepares the TCP connection to a program: until `relay` has ended well it is closed by a reset, also if this
-/// process is killed (SO_LINGER of 0 s), and a peer that vanished is noticed within some minutes
-/// (keep-alive, RFC 9293, section 3.8.4).
+/// Prepare the TCP connection to a program: until `relay` has ended well it is closed by a reset, also if this process
+/// is killed (SO_LINGER of 0 s), and a vanished peer is detected within some minutes (keep-alive, RFC 9293, section
+/// 3.8.4).
 pub fn guard(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
@@ -23,10 +23,10 @@ pub fn guard(stream: &TcpStream) -> io::Result<()> {
     )
 }
 
-/// Passes bytes both ways until both ends have ended their streams; each end's is passed on as it comes. On an error
+/// Relay bytes both ways until both ends have ended their streams; each end's is passed on as it comes. On an error
 /// both connections are reset (paper 003, sections 3.2 and 3.3).
 pub async fn relay(mut program: TcpStream, mut carrier: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut program, &mut carrier, BUFFER, BUFFER).await?;
-    // Both streams are complete: what the kernel still holds is to arrive.
+    // Both streams are complete: bytes that the kernel still holds are to arrive.
     SockRef::from(&program).set_linger(None)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SOCKS5's first messages (RFC 1928, RFC 1929): who the client is and where it wants to go.
+//! SOCKS5's first messages (RFC 1928, RFC 1929): the client's credentials and its destination.
 //!
 //! CONNECT only; methods "no authentication" and "user name and password". GSSAPI, which RFC 1928 demands, is not
 //! offered.
@@ -21,11 +21,11 @@ const NO_METHOD: u8 = 0xff;
 const PASSWORD_VERSION: u8 = 1;
 const CONNECT: u8 = 1;
 
-/// The one user who may connect (RFC 1929), kept as a digest so that comparing takes the same time for every guess.
+/// The one user that may connect (RFC 1929), kept as a digest so that comparing takes the same time for every guess.
 pub struct Credentials([u8; 32]);
 
 impl Credentials {
-    /// Both 1 to 255 bytes (RFC 1929, section 2); `None` otherwise.
+    /// Make credentials of 1 to 255 bytes each (RFC 1929, section 2); `None` otherwise.
     pub fn new(user: &[u8], password: &[u8]) -> Option<Self> {
         let fits = |text: &[u8]| (1..=255).contains(&text.len());
         (fits(user) && fits(password)).then(|| Self(Self::digest(user, password)))
@@ -37,8 +37,8 @@ impl Credentials {
     }
 }
 
-/// Speaks with a client until it has named its destination (RFC 1928, sections 3 and 4; RFC 1929, section 2). Errors:
-/// what the client did wrong; it has been told as far as the protocol allows.
+/// Run the handshake with a client until it has named its destination (RFC 1928, sections 3 and 4; RFC 1929, section
+/// 2). Errors: the client's mistake; the client was informed as far as the protocol allows.
 pub async fn accept<S>(stream: &mut S, credentials: Option<&Credentials>) -> io::Result<Destination>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -95,12 +95,12 @@ where
     if right { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, "wrong user name or password")) }
 }
 
-/// Tells the client that its connection stands; `bound` is this end's address of it (RFC 1928, section 6).
+/// Confirm the connection to the client; `bound` is this end's address of it (RFC 1928, section 6).
 pub async fn confirm<S: AsyncWrite + Unpin>(stream: &mut S, bound: SocketAddr) -> io::Result<()> {
     reply(stream, Reply::Succeeded, bound).await
 }
 
-/// Tells the client why there is no connection (RFC 1928, section 6).
+/// Send the client the reason why there is no connection (RFC 1928, section 6).
 pub async fn refuse<S: AsyncWrite + Unpin>(stream: &mut S, why: Reply) -> io::Result<()> {
     reply(stream, why, ([0, 0, 0, 0], 0).into()).await
 }
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// What the client reads, and what came of it, when the client sends `bytes` and ends.
+    /// Return the proxy's answer and its result when a client sends `bytes` and ends.
     async fn speak(bytes: &[u8], credentials: Option<&Credentials>) -> (Vec<u8>, io::Result<Destination>) {
         let (mut client, mut server) = tokio::io::duplex(4096);
         client.write_all(bytes).await.unwrap();

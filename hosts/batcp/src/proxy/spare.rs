@@ -16,69 +16,70 @@ use tokio::time::sleep;
 use super::pair::Greeting;
 use crate::Connection;
 
-/// Without a request for so long no spare connection is kept; one is not used any more when it is that old. The remote proxy waits
-/// twice as long.
+/// Maximum age of a spare connection, and time without a request after which none is kept. The remote proxy waits twice
+/// as long.
 pub const LAPSE: Duration = Duration::from_secs(300);
-/// When it is tried again to open one.
+/// Pause before the next attempt to open one.
 const RETRY: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub struct SpareOptions {
-    /// Connections to the remote proxy that are kept open for programs to come, with --key-file, until five minutes after the last
-    /// one. A browser has six connections, each of which is over after two round trips; a new spare one takes five
+    /// Spare connections to the remote proxy that are kept open for programs to come, with --key-file, until five
+    /// minutes after the last one. A browser has six connections, each of which is over after two round trips; a new
+    /// spare one takes five
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(..=128))]
     pub spare: u16,
 }
 
-struct Spare {
+struct SpareConnection {
     connection: Connection,
     greeting: Greeting,
     since: Instant,
-    /// Dropped, it lets another one be opened
-    _place: OwnedSemaphorePermit,
+    /// Permit; when dropped, another connection may be opened
+    _slot: OwnedSemaphorePermit,
 }
 
-/// What is ready.
-pub struct Spares {
-    ready: Mutex<VecDeque<Spare>>,
-    places: Arc<Semaphore>,
-    asked: Mutex<Instant>,
-    /// Somebody has asked after a long time.
+/// Pool of spare connections.
+pub struct SparePool {
+    ready: Mutex<VecDeque<SpareConnection>>,
+    slots: Arc<Semaphore>,
+    last_request: Mutex<Instant>,
+    /// Notified by each request, so that a pool that lapsed fills again.
     woken: Notify,
 }
 
-impl Spares {
-    /// `most`: how many; 0: none.
-    pub fn new(most: u16) -> Self {
-        let places = Arc::new(Semaphore::new(most.into()));
-        Self { ready: Mutex::default(), places, asked: Mutex::new(Instant::now()), woken: Notify::new() }
+impl SparePool {
+    /// Make an empty pool. `max`: connections kept open; 0: none.
+    pub fn new(max: u16) -> Self {
+        let slots = Arc::new(Semaphore::new(max.into()));
+        Self { ready: Mutex::default(), slots, last_request: Mutex::new(Instant::now()), woken: Notify::new() }
     }
 
-    /// The oldest that still serves.
+    /// Take the oldest connection that is still usable.
     pub fn take(&self) -> Option<(Connection, Greeting)> {
-        *self.asked.lock().expect("no holder panics") = Instant::now();
+        *self.last_request.lock().expect("no holder panics") = Instant::now();
         self.woken.notify_one();
         self.purge();
         self.ready().pop_front().map(|spare| (spare.connection, spare.greeting))
     }
 
-    /// Keeps them ready until the process ends: opens one by `open` for each that is taken or lapses.
+    /// Keep the pool full until the process ends: open one by `open` for each that is taken or lapses.
     pub async fn keep<F>(self: Arc<Self>, open: impl Fn() -> F)
     where
         F: Future<Output = io::Result<(Connection, Greeting)>> + Send + 'static,
     {
         loop {
-            let wanted = self.asked.lock().expect("no holder panics").elapsed() < LAPSE;
+            let wanted = self.last_request.lock().expect("no holder panics").elapsed() < LAPSE;
             tokio::select! {
-                place = self.places.clone().acquire_owned(), if wanted => {
+                slot = self.slots.clone().acquire_owned(), if wanted => {
                     let (spares, opened) = (self.clone(), open());
                     tokio::spawn(async move {
-                        let place = place.expect("it is never closed");
+                        let slot = slot.expect("it is never closed");
                         match opened.await {
                             Ok((connection, greeting)) => {
-                                spares.ready().push_back(Spare { connection, greeting, since: Instant::now(), _place: place });
+                                spares.ready().push_back(SpareConnection { connection, greeting, since: Instant::now(), _slot: slot });
                             }
-                            // Whoever needs one is told why there is none; here the place just stays empty for a while.
+                            // A request that needs one gets the error; here the slot just stays empty for a while.
                             Err(_) => sleep(RETRY).await,
                         }
                     });
@@ -89,17 +90,17 @@ impl Spares {
         }
     }
 
-    /// Lets go of those that are old, or broken meanwhile.
+    /// Drop connections that are too old, or broken.
     fn purge(&self) {
         let mut ready = self.ready();
-        let serves = |spare: &Spare| spare.since.elapsed() < LAPSE && spare.connection.is_quiet();
+        let serves = |spare: &SpareConnection| spare.since.elapsed() < LAPSE && spare.connection.is_quiet();
         let (serve, gone): (VecDeque<_>, VecDeque<_>) = ready.drain(..).partition(serves);
         *ready = serve;
         drop(ready);
         drop(gone); // not while it is locked
     }
 
-    fn ready(&self) -> MutexGuard<'_, VecDeque<Spare>> {
+    fn ready(&self) -> MutexGuard<'_, VecDeque<SpareConnection>> {
         self.ready.lock().expect("no holder panics")
     }
 }

@@ -31,7 +31,7 @@ fn listen(options: Options) -> (Listener, SocketAddr) {
     (listener, address)
 }
 
-/// Opens a connection by hand: the socket behind the handshake, the connection's keys and token.
+/// Open a connection by hand: return the socket after the handshake, the connection's keys and token.
 async fn by_hand(address: SocketAddr) -> (TcpStream, Keys, u64) {
     let shared = Key::default();
     let (mut stream, hello, welcome) = greeted(address).await;
@@ -42,7 +42,7 @@ async fn by_hand(address: SocketAddr) -> (TcpStream, Keys, u64) {
     (stream, keys, token)
 }
 
-/// Says hello by hand, and hears the answer: what is open then to everybody.
+/// Send a hello by hand, and receive the answer, which is readable by everybody.
 async fn greeted(address: SocketAddr) -> (TcpStream, Hello, Answer) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mark = Mark { interface: 0, connection: 1234 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What broken and vanished peers can do.
+//! Broken and vanished peers.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::*;
+use crate::connection_state::MAX_SUBFLOWS;
 use crate::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
 use crate::segment::{Frame, encode};
 
@@ -109,15 +110,14 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
         let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys, false);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
-        let expected =
-            if usize::from(number) < transport::MAX_SUBFLOWS { Answer::joined(&hello, &keys) } else { Answer::Refused };
+        let expected = if usize::from(number) < MAX_SUBFLOWS { Answer::joined(&hello, &keys) } else { Answer::Refused };
         assert_eq!(answer(&mut stream).await, expected);
         streams.push(stream);
     }
-    assert_eq!(connection.status().subflows.len(), transport::MAX_SUBFLOWS);
+    assert_eq!(connection.status().subflows.len(), MAX_SUBFLOWS);
 }
 
-/// The shortest and the longest price of the wire beside each other; before there were bounds, this ended the listener.
+/// Minimum and maximum price of the wire next to each other; before there were bounds, this ended the listener.
 #[tokio::test]
 async fn prices_far_apart_hurt_nobody() {
     let (mut listener, address) = listen(options());
@@ -162,7 +162,8 @@ async fn another_version_is_answered_and_named() {
     assert!(error.to_string().contains("another version of BATCP"), "{error}");
 }
 
-/// A connection to a fake listener, which opens it with `key` and then answers joins as told, with all subflows dead.
+/// Connect to a fake listener, which opens the connection with `key` and then answers joins as `told` says, with all
+/// subflows dead.
 async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + 'static) -> (ErrorKind, f64) {
     let fake = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = fake.local_addr().unwrap();
@@ -234,7 +235,7 @@ async fn a_peer_that_never_acknowledges_is_not_waited_for() {
     drop(server);
     let started = std::time::Instant::now();
     while matches!(greeted(address).await.2, Answer::Busy) {
-        assert!(started.elapsed() < PATIENCE, "its place comes back");
+        assert!(started.elapsed() < PATIENCE, "its slot comes back");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What strangers can do, and who listens on the way.
+//! Strangers, and eavesdroppers on the way.
 
 use std::net::SocketAddr;
 
@@ -40,22 +40,22 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
     assert_eq!(listener.arrivals(), Arrivals { opened: 1, plain: 0, joined: 2, refused: 4 });
 }
 
-/// A way to `to` on which somebody listens, and changes one octet of what the first connection's opener sends after `at`.
-async fn listened_to(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
+/// Relay to `to` that records, and changes one octet of the first connection opener's bytes after `at`.
+async fn eavesdropped(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::Mutex<Vec<u8>>>) {
     let way = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, heard) = (way.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
-    let all = heard.clone();
+    let (address, recorded) = (way.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(Vec::new())));
+    let all = recorded.clone();
     tokio::spawn(async move {
         for number in 0.. {
             let (here, _) = way.accept().await.unwrap();
             let (mut from, mut back) = here.into_split();
             let (mut from_there, mut there) = TcpStream::connect(to).await.unwrap().into_split();
-            let heard = all.clone();
+            let recorded = all.clone();
             tokio::spawn(async move { tokio::io::copy(&mut from_there, &mut back).await });
             tokio::spawn(async move {
                 let (mut octets, mut passed) = (vec![0; 4096], 0);
                 while let Ok(length @ 1..) = from.read(&mut octets).await {
-                    heard.lock().unwrap().extend_from_slice(&octets[..length]);
+                    recorded.lock().unwrap().extend_from_slice(&octets[..length]);
                     if number == 0 && (passed..passed + length).contains(&at) {
                         octets[at - passed] ^= 1;
                     }
@@ -67,13 +67,13 @@ async fn listened_to(to: SocketAddr, at: usize) -> (SocketAddr, Arc<std::sync::M
             });
         }
     });
-    (address, heard)
+    (address, recorded)
 }
 
 #[tokio::test]
 async fn who_listens_on_the_way_sees_nothing_and_changes_nothing() {
     let (mut listener, address) = listen(with_key(b"the key of both"));
-    let (way, heard) = listened_to(address, 50_000).await;
+    let (way, recorded) = eavesdropped(address, 50_000).await;
     let mut client = connect(&[way], &interfaces(), &with_key(b"the key of both")).await.unwrap();
     let mut server = listener.accept().await.unwrap();
     let text = b"what nobody else is to read. ".repeat(10_000);
@@ -88,9 +88,9 @@ async fn who_listens_on_the_way_sees_nothing_and_changes_nothing() {
     };
     let (got, ()) = timeout(PATIENCE, async { tokio::join!(reading, writing) }).await.unwrap();
     assert!(got == text, "the changed octet cost a subflow, and nothing else");
-    let heard = heard.lock().unwrap();
-    assert!(heard.len() > text.len());
-    assert!(!heard.windows(14).any(|part| part == b"nobody else is"));
+    let recorded = recorded.lock().unwrap();
+    assert!(recorded.len() > text.len());
+    assert!(!recorded.windows(14).any(|part| part == b"nobody else is"));
 }
 
 #[tokio::test]
@@ -112,7 +112,8 @@ async fn only_one_key_connects() {
     assert_eq!((listener.arrivals().opened, open.arrivals().opened), (1, 0));
 }
 
-/// Who has not the key costs the listener a socket and a task: no connection is made, no window given, no segment kept.
+/// A client without the key costs the listener a socket and a task: no connection is made, no window given, no segment
+/// kept.
 #[tokio::test]
 async fn who_proves_nothing_gets_nothing() {
     let (mut listener, address) = listen(with_key(b"the key of both"));
@@ -160,7 +161,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     assert_eq!(answer(&mut later).await, Answer::unknown(&join, &Key::default()));
 }
 
-/// Those that say nothing are cut off, and a flood of them makes room for who speaks.
+/// Silent clients are disconnected, and a flood of them makes room for one that speaks.
 #[tokio::test]
 async fn silent_strangers_keep_nobody_out() {
     let (mut listener, address) = listen(with_key(b"the key of both"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What programs rely on.
+//! Guarantees of the byte stream to programs.
 
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -154,7 +154,7 @@ async fn as_many_connections_as_may_be() {
     kept.clear();
     let started = std::time::Instant::now();
     while connect(&[address], &interfaces(), &options()).await.is_err() {
-        assert!(started.elapsed() < PATIENCE, "places come back");
+        assert!(started.elapsed() < PATIENCE, "slots come back");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

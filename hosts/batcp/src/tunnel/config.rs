@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration file of an end, in TOML, and `init`, which makes a matching pair.
+//! Configuration file of an end, in TOML, and `init`, which makes a matching pair.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,7 +15,7 @@ use super::noise::{Identity, MAX_LINKS, key_pair};
 use crate::proxy::destination::Prefix;
 use hosts_base::{About, Error};
 
-/// One end's file. Times are seconds, sizes bytes.
+/// Configuration of one end. Times are seconds, sizes bytes.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -23,19 +23,20 @@ pub struct Config {
     pub device: String,
     /// This end's addresses in the tunnel, as ADDRESS/BITS.
     pub addresses: Vec<String>,
-    /// Where this end waits for its peer: each address by its own, so that answers leave from where they were asked.
+    /// Addresses to listen on, each with its own socket, so that answers leave from the address that was asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<SocketAddr>,
-    /// Where the peer waits: link i tries address i first.
+    /// Addresses of the peer: link i tries address i first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<SocketAddr>,
-    /// What goes through the tunnel, forwarded packets too.
+    /// Destinations routed through the tunnel, forwarded packets too.
     #[serde(default)]
     pub routes: Vec<Prefix>,
-    /// What of it does not; private networks and those of this host's interfaces do not in any case, unless routes name them.
+    /// Exceptions from `routes`; private networks and those of this host's interfaces are excepted in any case, unless
+    /// routes name them.
     #[serde(default)]
     pub except: Vec<Prefix>,
-    /// Octets of the longest packet.
+    /// Maximum octets of a packet.
     #[serde(default = "mtu")]
     pub mtu: u32,
     /// Send every packet over two links.
@@ -60,12 +61,12 @@ pub struct LinkConfig {
     /// Price of a byte; the cheapest link that lives carries all.
     #[serde(default = "cost")]
     pub cost: f32,
-    /// Bytes in both directions until the tunnel is started again; afterwards it carries none.
+    /// Bytes in both directions until the tunnel is restarted; afterwards the link carries none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<u64>,
 }
 
-/// Every link of IPv6 carries 1280 octets and what the tunnel adds, where 1400 pass.
+/// Return the default MTU: every link of IPv6 carries 1280 octets and the tunnel's overhead, where 1400 pass.
 fn mtu() -> u32 {
     1280
 }
@@ -79,7 +80,8 @@ fn cost() -> f32 {
 }
 
 impl Config {
-    /// Errors: unreadable, open to others than its owner, no TOML, a value that is none; each names the mend.
+    /// Read the file. Errors: unreadable, open to others than its owner, no TOML, an invalid value; each names the
+    /// remedy.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let octets = hosts_base::key::secret(path)?;
         let text = String::from_utf8(octets).about(path.display())?;
@@ -113,7 +115,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Errors: a key that is none.
+    /// Decode the keys. Errors: an invalid key.
     pub fn identity(&self) -> Result<Identity, Error> {
         let key = |name, text| {
             from_hex(text).ok_or_else(|| Error::new(format!("`{name}` has 64 hexadecimal digits: make it by `init`")))
@@ -128,21 +130,21 @@ impl Config {
 
 #[derive(Args)]
 pub struct InitOptions {
-    /// Where the server waits for the client; again for each of its addresses
+    /// Address of the server for the client; repeat for each of its addresses
     #[arg(long, value_name = "ADDRESS:PORT", required = true)]
     listen: Vec<SocketAddr>,
-    /// Interface of the client, the cheapest first; again for each. Without it: all that have a route to the server
+    /// Interface of the client, the cheapest first; repeat for each. Without it: all that have a route to the server
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
     /// File for the server
     #[arg(long, value_name = "FILE", default_value = "server.toml")]
     server: PathBuf,
-    /// File for the client; bring it there by a way that nobody reads, as by scp
+    /// File for the client; copy it there by a private way, such as scp
     #[arg(long, value_name = "FILE", default_value = "client.toml")]
     client: PathBuf,
 }
 
-/// `hosts batcp tunnel init`. Errors: a file is there already, or cannot be written.
+/// Run `hosts batcp tunnel init`. Errors: a file is there already, or cannot be written.
 pub fn init(options: &InitOptions) -> Result<(), Error> {
     let ((server, server_public), (client, client_public)) = (key_pair(), key_pair());
     let secret = hex(&rand::random());
@@ -212,7 +214,7 @@ mod tests {
         let (here, there) = (Config::read(&client).unwrap(), Config::read(&server).unwrap());
         assert_eq!((&here.peers, here.links.len(), here.mtu), (&there.listen, 2, 1280));
         let (opening, _) = here.identity().unwrap().open(1, 2);
-        assert!(there.identity().unwrap().hear(&opening).is_some());
+        assert!(there.identity().unwrap().read_opening(&opening).is_some());
         assert!(init(&options).unwrap_err().to_string().contains("exists"), "keys are not overwritten");
     }
 

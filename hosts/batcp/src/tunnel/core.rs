@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tunnel does with each packet and datagram: which link carries it, what is sent again when a link dies.
+//! Treatment of each packet and datagram of a tunnel: the link that carries it, and retransmission when a link dies.
 //!
 //! A packet goes over the cheapest link that lives, of several the nearest, as a datagram with a number; nothing waits for
 //! another, so TCP inside sees the link's losses and delays and nothing else. While there is doubt (no answer for a while, or a
@@ -17,60 +17,61 @@ use snow::HandshakeState;
 use tokio::net::UdpSocket;
 
 use super::link::Link;
-use super::noise::{ANSWER, DATA, Identity, MAX_LINKS, OPENING, SEALING, Session, Window};
+use super::noise::{ANSWER, DATA, Identity, MAX_LINKS, OPENING, ReplayWindow, SEALING, Session};
 
-/// A packet that is older is of no use to anybody.
+/// Maximum age of a packet: an older one is useless.
 const DEADLINE: Duration = Duration::from_millis(250);
-/// Packets and their bytes that are kept for so long at most: beyond 128 Mbit/s a part of them.
+/// Maximum packets and bytes kept for `DEADLINE`: beyond 128 Mbit/s a part of them.
 const KEPT: (usize, usize) = (4096, 4 << 20);
-/// Between two probes while packets come and go, of the link that they go over and of the others, and while none do; a tunnel is
-/// quiet after some time without.
+/// Interval of probes while packets flow on the link in use (`PROBE`) and on the others, and while none flow; a tunnel
+/// is quiet after some time without.
 const PROBE: Duration = Duration::from_millis(25);
 const PROBE_OTHERS: Duration = Duration::from_millis(100);
 const PROBE_QUIET: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(2);
-/// A link that has answered no probe sent within this time and a round-trip time is doubted.
+/// Time that a link has, in addition to a round-trip time, to answer a probe before it is doubted.
 const DOUBT: Duration = Duration::from_millis(200);
-/// How long a session serves before the opener begins the next, and how often it tries.
+/// Lifetime of a session, after which the opener begins the next, and pause between attempts.
 const REKEY: Duration = Duration::from_secs(120);
 const RETRY: Duration = Duration::from_millis(500);
-/// Without an answer on any link for so long the peer's program may have been restarted.
+/// Time without an answer on any link, after which the peer's program may have been restarted.
 const LOST: Duration = Duration::from_secs(2);
-/// The end that answers leaves links alone that have not been heard for so long.
+/// Time after which the answering end no longer probes a silent link.
 const GONE: Duration = Duration::from_secs(60);
-/// Openings with a good code that are looked at in a second.
+/// Authentic openings that are processed in a second.
 const OPENINGS: u32 = 20;
-/// The current session, the one before, and one that the opener has not used yet.
+/// Sessions: the current one, the one before, and one that the opener has not used yet.
 const SESSIONS: usize = 3;
 /// Octets before the packet in a frame: its kind and number.
 pub const HEAD: usize = 9;
-/// The longest packet.
+/// Maximum octets of a packet.
 pub const MAX_PACKET: usize = 9000;
 const PACKET: u8 = 1;
 const PROBING: u8 = 2;
 const PROBED: u8 = 3;
 
-struct Kept {
+struct SentFrame {
     frame: Vec<u8>,
     sent: Instant,
     link: usize,
 }
 
-/// What is told of a tunnel beside its links.
+/// Counters of a tunnel, in addition to its links'.
 #[derive(Clone, Copy, Default)]
 pub struct Counters {
     /// Packets from the device, and to it.
     pub sent: u64,
     pub received: u64,
-    /// Sent over a second link in doubt or because it is asked for; again as their link died; no link could take them.
+    /// Packets sent over a second link in doubt or by request; sent again as their link died; taken by no link.
     pub doubled: u64,
     pub repeated: u64,
     pub dropped: u64,
-    /// Datagrams that were not the peer's, or came again.
+    /// Rejected datagrams: not the peer's, or duplicates.
     pub refused: u64,
     pub sessions: u64,
 }
 
+/// One end of a tunnel: its sessions, links and kept packets, without tasks.
 pub struct Core {
     identity: Identity,
     /// This end begins sessions, and knows where the peer is.
@@ -80,17 +81,17 @@ pub struct Core {
     pub links: Vec<Link>,
     pub counters: Counters,
     sessions: Vec<Session>,
-    /// The session that is sent with: the peer has used it.
+    /// Session in use for sending: the peer has used it.
     current: Option<(u32, Instant)>,
     opening: Option<(Box<HandshakeState>, u32)>,
     tried: Option<Instant>,
-    /// Of the peer's last opening: its time, its octets and their answer.
+    /// Last opening of the peer: its time, its octets and their answer.
     opened: (u64, Vec<u8>, Vec<u8>),
     bucket: (Instant, u32),
     preferred: usize,
     number: u64,
-    seen: Window<64>,
-    kept: VecDeque<Kept>,
+    seen: ReplayWindow<64>,
+    kept: VecDeque<SentFrame>,
     kept_bytes: usize,
     busy: Option<Instant>,
     born: Instant,
@@ -98,7 +99,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// `links`: those of the end that opens; the other one learns them. `double`: every packet goes over two links.
+    /// Make one end of a tunnel. `links`: those of the end that opens; the other one learns them. `double`: send every
+    /// packet over two links.
     pub fn new(identity: Identity, opens: bool, double: bool, device: OwnedFd, links: Vec<Link>) -> Self {
         let now = Instant::now();
         Self {
@@ -117,7 +119,7 @@ impl Core {
             preferred: 0,
             // Later than any of an earlier run: the peer takes no number twice.
             number: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64),
-            seen: Window::default(),
+            seen: ReplayWindow::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             busy: None,
@@ -126,17 +128,18 @@ impl Core {
         }
     }
 
-    /// Whether packets came or went of late, so that links are watched closely.
+    /// True if packets flowed recently, so that links are probed often.
     pub fn is_busy(&self, now: Instant) -> bool {
         self.busy.is_some_and(|busy| now.saturating_duration_since(busy) < QUIET)
     }
 
-    /// The link that the next packet goes over, if one lives.
+    /// Return the link for the next packet, if one is alive.
     pub fn chosen(&self) -> Option<usize> {
         self.choice().0
     }
 
-    /// The cheapest live link, of several the nearest; the last one stays unless another is clearly nearer. Then the next.
+    /// Choose the cheapest live link, of several the nearest, and the next one; the current link stays unless another
+    /// is clearly nearer.
     fn choice(&self) -> (Option<usize>, Option<usize>) {
         let far = |link: &Link| link.rtt.map_or(Duration::MAX, |(rtt, _)| rtt);
         let mut live: Vec<usize> =
@@ -153,14 +156,14 @@ impl Core {
         (Some(chosen), live.into_iter().find(|&k| k != chosen))
     }
 
-    /// Makes the choice, which then stays as `choice` says.
+    /// Update the chosen link as `choice` says, and return it and the next.
     fn choose(&mut self) -> (Option<usize>, Option<usize>) {
         let (chosen, next) = self.choice();
         self.preferred = chosen.unwrap_or(self.preferred);
         (chosen, next)
     }
 
-    /// Sends a packet of the device. `frame`: `HEAD` octets of room, and the packet.
+    /// Send a packet of the device. `frame`: `HEAD` octets of room, and the packet.
     pub fn send(&mut self, frame: &mut [u8], now: Instant) {
         let was_busy = self.is_busy(now);
         self.busy = Some(now);
@@ -173,7 +176,7 @@ impl Core {
         self.counters.sent += 1;
         let (best, next) = self.choose();
         let Some(best) = best else {
-            // None is known to live: all are tried.
+            // None is known to be alive: try all.
             let open: Vec<usize> = (0..self.links.len()).filter(|&k| self.links[k].is_open()).collect();
             let sent = open.into_iter().filter(|&k| self.transmit(k, frame, now)).count();
             self.counters.dropped += u64::from(sent == 0);
@@ -201,7 +204,7 @@ impl Core {
             return;
         }
         self.kept_bytes += frame.len();
-        self.kept.push_back(Kept { frame: frame.to_vec(), sent: now, link });
+        self.kept.push_back(SentFrame { frame: frame.to_vec(), sent: now, link });
         while let Some(oldest) = self.kept.front() {
             let full = self.kept.len() > KEPT.0 || self.kept_bytes > KEPT.1;
             if !full && now.saturating_duration_since(oldest.sent) <= DEADLINE {
@@ -212,7 +215,7 @@ impl Core {
         }
     }
 
-    /// Sends a frame over a link. Returns whether the kernel took it.
+    /// Send a frame over a link; return true if the kernel took it.
     fn transmit(&mut self, link: usize, frame: &[u8], now: Instant) -> bool {
         let Self { links, sessions, current, buffer, .. } = self;
         let to = &mut links[link];
@@ -230,18 +233,18 @@ impl Core {
             }
             // The interface is down or has lost its address or route.
             Err(_) => {
-                self.bury(link, now);
+                self.fail_over(link, now);
                 false
             }
         }
     }
 
-    /// A link has died: what it may not have delivered goes over another one, and is there once however many bring it.
-    fn bury(&mut self, link: usize, now: Instant) {
+    /// Send the undelivered packets of a dead link over another one; the receiver drops duplicates.
+    fn fail_over(&mut self, link: usize, now: Instant) {
         if !self.links[link].die() {
             return;
         }
-        // None lives: the peer may have moved, and be found there again.
+        // None is alive: use the same link, as the peer may have moved and be reachable there again.
         let other = self.choose().0.unwrap_or(link);
         let since = self.links[link].answered;
         let missed: Vec<usize> = (0..self.kept.len())
@@ -271,7 +274,7 @@ impl Core {
             };
             let link = &mut self.links[k];
             let due = link.probed.is_none_or(|probed| now.saturating_duration_since(probed) >= pause);
-            let gone = link.heard.is_some_and(|heard| now.saturating_duration_since(heard) > GONE);
+            let gone = link.last_received.is_some_and(|last| now.saturating_duration_since(last) > GONE);
             if !due || gone && !self.opens || link.socket.is_none() || link.peer.is_none() || self.current.is_none() {
                 continue;
             }
@@ -289,16 +292,16 @@ impl Core {
         }
     }
 
-    /// A time as a probe carries it, in ns.
+    /// Encode a time for a probe, in ns.
     fn stamp(&self, at: Instant) -> u64 {
         (at - self.born).as_nanos() as u64
     }
 
-    /// Does what is due. Called every few milliseconds while packets flow. Returns the links that need a new socket.
+    /// Run the timers. Called every few milliseconds while packets flow. Return the links that need a new socket.
     pub fn tick(&mut self, now: Instant) -> Vec<usize> {
         for k in 0..self.links.len() {
             if self.links[k].alive && self.links[k].is_silent(now) {
-                self.bury(k, now);
+                self.fail_over(k, now);
             }
         }
         if self.opens {
@@ -313,7 +316,7 @@ impl Core {
         if self.opens { (0..self.links.len()).filter(|&k| lost(&self.links[k])).collect() } else { Vec::new() }
     }
 
-    /// Begins a session where there is none, where it is old, or where nobody answers.
+    /// Open a session where there is none, where it is old, or where the peer does not answer.
     fn open_session(&mut self, now: Instant) {
         let newest = self.links.iter().filter_map(|link| link.answered).max();
         let needed = self.current.is_none_or(|(_, since)| {
@@ -335,7 +338,7 @@ impl Core {
         self.opening = Some((handshake, id));
     }
 
-    /// Takes a datagram that came to `socket`.
+    /// Process a datagram that came to `socket`.
     pub fn receive(&mut self, socket: &Arc<UdpSocket>, from: SocketAddr, datagram: &[u8], frame: &mut [u8]) {
         let now = Instant::now();
         let known = match datagram.first() {
@@ -360,7 +363,7 @@ impl Core {
         if self.bucket.1 > OPENINGS {
             return None;
         }
-        let (time, theirs, handshake) = self.identity.hear(datagram)?;
+        let (time, theirs, handshake) = self.identity.read_opening(datagram)?;
         if time <= self.opened.0 {
             return None; // recorded and sent again
         }
@@ -381,7 +384,7 @@ impl Core {
     }
 
     fn admit(&mut self, session: Session) {
-        // The one that is in use stays, as the peer may go on with it.
+        // The current session stays, as the peer may continue to use it.
         let current = self.current.map(|(id, _)| id);
         while self.sessions.len() >= SESSIONS {
             let oldest = self.sessions.iter().position(|session| Some(session.ours) != current).unwrap_or(0);
@@ -399,7 +402,7 @@ impl Core {
                 self.switch(id, now);
                 Some(())
             }
-            // A forged answer ends no opening; Noise's state is begun anew with the next one.
+            // A forged answer ends no opening; Noise's state is made anew with the next one.
             Err(handshake) => {
                 self.opening = Some((handshake, id));
                 None
@@ -407,7 +410,7 @@ impl Core {
         }
     }
 
-    /// From now on this session is sent with.
+    /// Use this session for sending from now on.
     fn switch(&mut self, id: u32, now: Instant) {
         self.current = Some((id, now));
         for link in &mut self.links {
@@ -438,13 +441,13 @@ impl Core {
         }
         let from_link = self.links.get_mut(link)?;
         from_link.bytes_received += datagram.len() as u64;
-        from_link.heard = Some(now);
-        // The peer is where its newest word comes from. What was sent to where it was may be lost.
+        from_link.last_received = Some(now);
+        // The peer has the address of its newest datagram. Datagrams to its earlier address may be lost.
         let moved = !self.opens && from_link.peer != Some(from);
         if moved || from_link.socket.is_none() {
             (from_link.peer, from_link.socket) = (Some(from), Some(socket.clone()));
             from_link.forget_probes();
-            self.bury(link, now);
+            self.fail_over(link, now);
         }
         if newest == Some(id) && self.current.is_none_or(|(current, _)| current != id) && !self.opens {
             self.switch(id, now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tunnel's network device (Documentation/networking/tuntap.rst) and the routes that lead into it.
+//! Network device of the tunnel (Documentation/networking/tuntap.rst) and the routes that lead into it.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,7 +11,7 @@ use super::config::Config;
 use crate::proxy::destination::Prefix;
 use hosts_base::{About, Error};
 
-/// Opens /dev/net/tun and makes the device; it goes with the descriptor. Errors: no right (CAP_NET_ADMIN), no such name.
+/// Open /dev/net/tun and make the device; it goes with the descriptor. Errors: no right (CAP_NET_ADMIN), no such name.
 pub fn open(name: &str) -> Result<OwnedFd, Error> {
     let about = || format!("make the network device {name} (needs root)");
     let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun");
@@ -29,16 +29,16 @@ pub fn open(name: &str) -> Result<OwnedFd, Error> {
     Ok(file.into())
 }
 
-/// The device's addresses and routes, gone when this is dropped.
+/// Addresses and routes of the device, removed when this is dropped.
 pub struct Routes {
     table: u32,
     families: Vec<&'static str>,
 }
 
 impl Routes {
-    /// Gives the device its addresses, and sends to it what `config` routes. Routes of the main table that are more special than its
-    /// default route go first, so that the networks of this host's interfaces are never caught; what is excepted is looked up there
-    /// too. Errors: `ip` says what.
+    /// Set the device's addresses, and route to it the destinations of `config`. Routes of the main table that are more
+    /// specific than its default route go first, so that the networks of this host's interfaces are never caught;
+    /// excepted destinations are looked up there too. Errors: those of `ip`.
     pub fn set(config: &Config, except: &[Prefix]) -> Result<Self, Error> {
         let (device, table) = (&config.device, &config.table.to_string());
         ip(&["link", "set", device, "mtu", &config.mtu.to_string(), "up"])?;
@@ -65,7 +65,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The two rules of each family: the main table without its default route, then the tunnel's table.
+    /// Return the two rules of each family: the main table without its default route, then the tunnel's table.
     fn rules(&self) -> Vec<Vec<String>> {
         let (first, second) = (self.table, self.table + 1);
         let of = |family: &&str| {

@@ -10,18 +10,18 @@ use tokio::net::UdpSocket;
 
 /// Probes that may be unanswered at a time.
 const PROBES: usize = 256;
-/// What an answer may take beyond the round-trip time, at least: the peer's program may be late by so much.
+/// Minimum time that an answer may take beyond the round-trip time: the peer's program may be late by so much.
 const LATE: Duration = Duration::from_millis(50);
 
-/// What the two ends have measured and agreed for a link.
+/// Link of a tunnel: the two ends' measures and agreements.
 pub struct Link {
     pub name: String,
     pub socket: Option<Arc<UdpSocket>>,
-    /// Where the peer was last heard on it, or is to be tried.
+    /// Address from which the peer was last received on this link, or that is to be tried.
     pub peer: Option<SocketAddr>,
-    /// Price of a byte, in a unit that is the same for all links: the cheapest that lives is used.
+    /// Price of a byte, in a unit that is the same for all links: the cheapest live one is used.
     pub cost: f32,
-    /// Bytes that it may carry in both directions, until the tunnel is started again.
+    /// Bytes that the link may carry in both directions, until the tunnel is restarted.
     pub quota: u64,
     /// The peer says that its quota is used up.
     pub closed_by_peer: bool,
@@ -29,16 +29,16 @@ pub struct Link {
     /// Smoothed round-trip time and its mean deviation (RFC 6298), once measured.
     pub rtt: Option<(Duration, Duration)>,
     probes: VecDeque<Instant>,
-    /// When the newest probe was sent that was answered: what was sent before it has passed, if anything has.
+    /// Sending time of the newest probe that was answered: earlier packets have passed, if any has.
     pub answered: Option<Instant>,
     pub probed: Option<Instant>,
-    /// When anything authentic last came.
-    pub heard: Option<Instant>,
+    /// Time of the last authentic datagram.
+    pub last_received: Option<Instant>,
     pub packets_sent: u64,
     pub packets_received: u64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// How often it died.
+    /// Number of times that the link died.
     pub deaths: u64,
 }
 
@@ -56,7 +56,7 @@ impl Link {
             probes: VecDeque::new(),
             answered: None,
             probed: None,
-            heard: None,
+            last_received: None,
             packets_sent: 0,
             packets_received: 0,
             bytes_sent: 0,
@@ -65,12 +65,12 @@ impl Link {
         }
     }
 
-    /// Whether this end's quota is used up.
+    /// True if this end's quota is used up.
     pub fn is_spent(&self) -> bool {
         self.bytes_sent + self.bytes_received >= self.quota
     }
 
-    /// Whether packets may be sent there at all.
+    /// True if packets may be sent there at all.
     pub fn is_open(&self) -> bool {
         self.socket.is_some() && self.peer.is_some() && !self.is_spent() && !self.closed_by_peer
     }
@@ -83,7 +83,7 @@ impl Link {
         self.probes.push_back(now);
     }
 
-    /// The answer to the probe of `sent` has come.
+    /// Record the answer to the probe of `sent`.
     pub fn probe_answered(&mut self, sent: Instant, now: Instant) {
         if !self.probes.contains(&sent) {
             return; // answered already
@@ -94,7 +94,7 @@ impl Link {
         let sample = now - sent;
         self.rtt = Some(match self.rtt {
             None => (sample, sample / 2),
-            // What waited in an outage came late, and says nothing of the path as it is now.
+            // Answers that waited in an outage came late, and do not measure the present path.
             Some((rtt, _)) if 2 * sample < rtt => (sample, sample / 2),
             Some((rtt, deviation)) => ((7 * rtt + sample) / 8, (3 * deviation + rtt.abs_diff(sample)) / 4),
         });
@@ -102,19 +102,19 @@ impl Link {
         self.alive = true;
     }
 
-    /// Whether an answer is overdue.
+    /// True if an answer is overdue.
     pub fn is_silent(&self, now: Instant) -> bool {
         let patience = self.rtt.map_or(Duration::from_secs(1), |(rtt, deviation)| rtt + LATE.max(4 * deviation));
         self.probes.front().is_some_and(|probe| now.saturating_duration_since(*probe) > patience)
     }
 
-    /// Takes it out of use until a probe is answered. Returns whether it was in use.
+    /// Mark the link dead until a probe is answered; return true if it was alive.
     pub fn die(&mut self) -> bool {
         self.deaths += u64::from(self.alive);
         std::mem::take(&mut self.alive)
     }
 
-    /// What was said on an earlier socket or session is answered no more.
+    /// Forget the probes of an earlier socket or session, which get no answers.
     pub fn forget_probes(&mut self) {
         self.probes.clear();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tunnel over several interfaces: a network device on either end, and every packet that is routed there as a sealed datagram over
-//! the link that suits it best.
+//! Tunnel over several interfaces: a network device on either end, and every packet that is routed there as a sealed
+//! datagram over the best link.
 
 mod config;
 mod core;
@@ -36,11 +36,11 @@ use super::transfer::runtime;
 use hosts_base::log::report;
 use hosts_base::{About, Error};
 
-/// Packets or datagrams that are taken before others have their turn.
+/// Packets or datagrams that are processed before others have their turn.
 const TURN: usize = 64;
-/// Between two looks at the links while packets flow, and while none do.
+/// Interval of polling the links while packets flow, and while none do.
 const TICK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
-/// Between two sockets for a link that is silent, and between two looks for new interfaces.
+/// Pause between two sockets for a silent link, and between two searches for new interfaces.
 const RENEW: Duration = Duration::from_secs(2);
 
 #[derive(Subcommand)]
@@ -49,7 +49,7 @@ pub enum Command {
     Init(InitOptions),
     /// Run one end of a tunnel, until SIGINT or SIGTERM
     Run(RunOptions),
-    /// What a running tunnel's links do
+    /// Show the links of a running tunnel
     Status(StatusOptions),
 }
 
@@ -57,7 +57,7 @@ pub enum Command {
 pub struct RunOptions {
     /// This end's file, made by `init`
     config: PathBuf,
-    /// Leave these destinations out of the tunnel, beside those that the file excepts
+    /// Leave these destinations out of the tunnel, in addition to those that the file excepts
     #[arg(long, value_name = "PREFIX")]
     except: Vec<Prefix>,
 }
@@ -73,9 +73,9 @@ pub fn run(command: Command) -> Result<(), Error> {
     }
 }
 
-type Shared = Arc<Mutex<Core>>;
+type SharedCore = Arc<Mutex<Core>>;
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Core> {
+fn lock(shared: &SharedCore) -> MutexGuard<'_, Core> {
     shared.lock().expect("no thread panics while it holds the tunnel")
 }
 
@@ -102,14 +102,14 @@ async fn carry(config: Config, except: &[Prefix]) -> Result<(), Error> {
                 continue;
             };
             let text = serde_json::to_string(&Status::of(&name, &lock(&watched))).expect("plain data");
-            // It fits the socket's buffer: nobody is waited for.
+            // It fits the socket's buffer: the write does not block.
             let _ = stream.write_all(text.as_bytes()).await;
         }
     });
     let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
     let [interrupt, terminate] = signals;
     let (mut interrupt, mut terminate) = (interrupt.about("signals")?, terminate.about("signals")?);
-    // Who has stopped reading has stopped to care.
+    // A closed standard output is no error.
     let _ = writeln!(io::stderr(), "tunnel {} is up", config.device);
     let ended = tokio::select! {
         _ = interrupt.recv() => Ok(()),
@@ -121,7 +121,7 @@ async fn carry(config: Config, except: &[Prefix]) -> Result<(), Error> {
     ended
 }
 
-/// A UDP socket on an address, or for an interface.
+/// Make a UDP socket on an address, or for an interface.
 fn socket(address: SocketAddr, interface: Option<&str>) -> io::Result<Arc<UdpSocket>> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if let Some(interface) = interface {
@@ -143,8 +143,8 @@ fn socket(address: SocketAddr, interface: Option<&str>) -> io::Result<Arc<UdpSoc
     Ok(Arc::new(UdpSocket::from_std(socket.into())?))
 }
 
-/// Takes what comes to a socket.
-async fn read(shared: Shared, socket: Arc<UdpSocket>) {
+/// Receive the datagrams of a socket.
+async fn read(shared: SharedCore, socket: Arc<UdpSocket>) {
     let (mut datagram, mut frame) = (vec![0; 65_536], vec![0; 65_536]);
     while socket.readable().await.is_ok() {
         let mut core = lock(&shared);
@@ -152,15 +152,15 @@ async fn read(shared: Shared, socket: Arc<UdpSocket>) {
             match socket.try_recv_from(&mut datagram) {
                 Ok((length, from)) => core.receive(&socket, from, &datagram[..length], &mut frame),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // What an earlier datagram met on its way.
+                // Error of an earlier datagram.
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Takes the packets that are routed to the device. Errors: it is gone.
-async fn take_packets(shared: Shared, device: OwnedFd, mtu: usize) -> io::Result<()> {
+/// Read the packets that are routed to the device. Errors: the device is gone.
+async fn take_packets(shared: SharedCore, device: OwnedFd, mtu: usize) -> io::Result<()> {
     // SAFETY: the descriptor is owned by what it is registered with, so it stays open as long.
     let device = unsafe { AsyncFd::register_with_interest(device, Interest::READABLE) }.map_err(io::Error::from)?;
     let mut frame = vec![0; HEAD + mtu.min(MAX_PACKET)];
@@ -186,9 +186,9 @@ async fn take_packets(shared: Shared, device: OwnedFd, mtu: usize) -> io::Result
     }
 }
 
-/// Looks after the links: their answers, their sockets, and, where none are named, new interfaces.
-async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
-    let mut sockets: Vec<Renewed> = Vec::new();
+/// Maintain the links: their answers, their sockets, and, where none are named, new interfaces.
+async fn watch(shared: SharedCore, peers: Vec<SocketAddr>, discovers: bool) {
+    let mut sockets: Vec<LinkSocket> = Vec::new();
     let mut looked: Option<Instant> = None;
     loop {
         let now = Instant::now();
@@ -201,7 +201,7 @@ async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
             let lost = core.tick(now);
             for k in 0..if peers.is_empty() { 0 } else { core.links.len() } {
                 if sockets.len() <= k {
-                    sockets.push(Renewed::default());
+                    sockets.push(LinkSocket::default());
                 }
                 let due = core.links[k].socket.is_none() || lost.contains(&k);
                 if due && sockets[k].at.is_none_or(|at| now - at > RENEW) {
@@ -215,16 +215,16 @@ async fn watch(shared: Shared, peers: Vec<SocketAddr>, discovers: bool) {
     }
 }
 
-/// A link's socket: an interface that went and came back, or a peer's other address, needs another one.
+/// Socket of a link: an interface that went and came back, or a peer's other address, needs another one.
 #[derive(Default)]
-struct Renewed {
+struct LinkSocket {
     at: Option<Instant>,
     count: usize,
     reader: Option<AbortHandle>,
 }
 
-impl Renewed {
-    fn renew(&mut self, shared: &Shared, link: &mut Link, peer: SocketAddr) {
+impl LinkSocket {
+    fn renew(&mut self, shared: &SharedCore, link: &mut Link, peer: SocketAddr) {
         self.at = Some(Instant::now());
         self.count += 1;
         if let Some(reader) = self.reader.take() {

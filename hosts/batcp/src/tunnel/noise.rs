@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What crosses the links: Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s (noiseprotocol.org, revision 34) through `snow`. Both ends have
-//! pinned each other's public key, so nobody else gets an answer, and nothing of a packet is seen but its length.
+//! Datagrams on the links: Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s (noiseprotocol.org, revision 34) through `snow`. Both
+//! ends have pinned each other's public key, so that no other peer gets an answer, and nothing of a packet is visible
+//! but its length.
 //!
 //! | datagram | octets |
 //! | --- | --- |
@@ -22,7 +23,7 @@ const VERSION: u8 = 1;
 const CODE: usize = 16;
 const HEADER: usize = 14;
 const TAG: usize = 16;
-/// Octets that a data datagram has beside its frame.
+/// Octets of a data datagram in addition to its frame.
 pub const SEALING: usize = HEADER + TAG;
 /// Links of a tunnel.
 pub const MAX_LINKS: usize = 8;
@@ -31,7 +32,7 @@ const PATTERN: &str = "Noise_KKpsk0_25519_ChaChaPoly_BLAKE2s";
 const FIRST: usize = 32 + 12 + TAG;
 const SECOND: usize = 32 + 4 + TAG;
 
-/// An end's keys, 32 octets each: its own, the one of the peer that it has pinned, and the secret that both share.
+/// Keys of an end, 32 octets each: its own, the pinned one of the peer, and the shared secret.
 #[derive(Clone)]
 pub struct Identity {
     pub private: [u8; 32],
@@ -39,7 +40,7 @@ pub struct Identity {
     pub shared: [u8; 32],
 }
 
-/// A key pair for one end: private and public.
+/// Make a key pair for one end: private and public.
 pub fn key_pair() -> ([u8; 32], [u8; 32]) {
     let pair = Builder::new(PATTERN.parse().expect("a pattern of Noise")).generate_keypair().expect("there is chance");
     (pair.private.try_into().expect("32 octets"), pair.public.try_into().expect("32 octets"))
@@ -68,7 +69,7 @@ impl Identity {
         [&[kind, VERSION], &code[..CODE], body].concat()
     }
 
-    /// Noise's message in a handshake datagram; None: it comes from somebody without the secret.
+    /// Return Noise's message in a handshake datagram; None: the sender lacks the secret.
     fn unframe<'d>(&self, kind: u8, datagram: &'d [u8], length: usize) -> Option<&'d [u8]> {
         if datagram.len() != 2 + CODE + length || datagram[..2] != [kind, VERSION] {
             return None;
@@ -77,7 +78,8 @@ impl Identity {
         self.code(kind, body).verify_truncated_left(code).is_ok().then_some(body)
     }
 
-    /// Begins a session: the datagram to send, and what its answer will be read with. `time`: in ns, later than in any before.
+    /// Begin a session: return the datagram to send, and the state that reads its answer. `time`: in ns, later than any
+    /// before.
     pub fn open(&self, time: u64, ours: u32) -> (Vec<u8>, Box<HandshakeState>) {
         let mut handshake = Box::new(self.handshake(true));
         let payload = [&time.to_be_bytes()[..], &ours.to_be_bytes()].concat();
@@ -86,7 +88,7 @@ impl Identity {
         (self.frame(OPENING, &body[..length]), handshake)
     }
 
-    /// What an answer to `open` makes. Errors: it is none; the right one may still come.
+    /// Make a session from an answer to `open`. Errors: an invalid one; the right one may still come.
     pub fn opened(
         &self,
         mut handshake: Box<HandshakeState>,
@@ -103,8 +105,9 @@ impl Identity {
         }
     }
 
-    /// The opener's time and id, and the handshake to be answered; None: the datagram is not the peer's.
-    pub fn hear(&self, datagram: &[u8]) -> Option<(u64, u32, HandshakeState)> {
+    /// Read an opening: the opener's time and id, and the handshake to be answered; None: the datagram is not the
+    /// peer's.
+    pub fn read_opening(&self, datagram: &[u8]) -> Option<(u64, u32, HandshakeState)> {
         let body = self.unframe(OPENING, datagram, FIRST)?;
         let (mut handshake, mut payload) = (self.handshake(false), [0; FIRST]);
         if handshake.read_message(body, &mut payload).ok()? != 12 {
@@ -115,7 +118,7 @@ impl Identity {
         Some((u64::from_be_bytes(time.try_into().expect("eight octets")), id, handshake))
     }
 
-    /// The answer to what was heard, and the session that it makes.
+    /// Answer an opening; return the datagram and the session.
     pub fn answer(&self, mut handshake: HandshakeState, ours: u32, theirs: u32) -> (Vec<u8>, Session) {
         let mut body = [0; SECOND];
         let length = handshake.write_message(&ours.to_be_bytes(), &mut body).expect("it is as long as that");
@@ -123,28 +126,28 @@ impl Identity {
     }
 }
 
-/// Keys of a session, and what has been used of them.
+/// Keys of a session, and the numbers that were used.
 pub struct Session {
     keys: StatelessTransportState,
     pub ours: u32,
     theirs: u32,
     sent: [u64; MAX_LINKS],
-    seen: [Window<16>; MAX_LINKS],
+    seen: [ReplayWindow<16>; MAX_LINKS],
 }
 
 impl Session {
     fn new(handshake: HandshakeState, ours: u32, theirs: u32) -> Self {
         let keys = handshake.into_stateless_transport_mode().expect("both messages have passed");
-        Self { keys, ours, theirs, sent: [0; MAX_LINKS], seen: [Window::default(); MAX_LINKS] }
+        Self { keys, ours, theirs, sent: [0; MAX_LINKS], seen: [ReplayWindow::default(); MAX_LINKS] }
     }
 
-    /// Which session a data datagram is of; None: it is none.
+    /// Return the session id of a data datagram; None: it is none.
     pub fn of(datagram: &[u8]) -> Option<u32> {
         let long = datagram.len() > SEALING && datagram[0] == DATA;
         long.then(|| u32::from_be_bytes(datagram[2..6].try_into().expect("four octets")))
     }
 
-    /// Seals `frame` for `link` into `into`, which has `SEALING` octets more; returns the datagram's length.
+    /// Seal `frame` for `link` into `into`, which has `SEALING` octets more; return the datagram's length.
     pub fn seal(&mut self, link: u8, frame: &[u8], into: &mut [u8]) -> usize {
         let counter = &mut self.sent[usize::from(link)];
         *counter += 1;
@@ -155,7 +158,8 @@ impl Session {
         HEADER + self.keys.write_message(nonce, frame, &mut into[HEADER..]).expect("there is room")
     }
 
-    /// The link and the length of the frame that a data datagram of this session holds, once; None: forged, repeated, or too old.
+    /// Open a data datagram of this session; return its link and the length of its frame, once; None: forged, repeated,
+    /// or too old.
     pub fn open(&mut self, datagram: &[u8], into: &mut [u8]) -> Option<(u8, usize)> {
         let link = datagram[1];
         let counter = u64::from_be_bytes(datagram[6..HEADER].try_into().expect("eight octets"));
@@ -169,26 +173,27 @@ impl Session {
     }
 }
 
-/// Which numbers have come: the newest, and the 64 (N - 1) before it (as RFC 6479 does).
+/// Replay window: the newest number received, and a bit for each of the 64 (N - 1) before it (as RFC 6479 does).
 #[derive(Clone, Copy)]
-pub struct Window<const N: usize> {
+pub struct ReplayWindow<const N: usize> {
     newest: u64,
     seen: [u64; N],
 }
 
-impl<const N: usize> Default for Window<N> {
+impl<const N: usize> Default for ReplayWindow<N> {
     fn default() -> Self {
         Self { newest: 0, seen: [0; N] }
     }
 }
 
-impl<const N: usize> Window<N> {
-    /// What is too old to be known counts as seen.
+impl<const N: usize> ReplayWindow<N> {
+    /// Return true if `number` was not received. Numbers older than the window count as received.
     pub fn is_new(&self, number: u64) -> bool {
         let (word, bit) = (number / 64, 1 << (number % 64));
         number > self.newest || self.newest / 64 - word < N as u64 && self.seen[(word % N as u64) as usize] & bit == 0
     }
 
+    /// Mark `number` as received.
     pub fn mark(&mut self, number: u64) {
         let (old, word) = (self.newest / 64, number / 64);
         for fresh in old + 1..=word.min(old + N as u64) {
@@ -218,9 +223,9 @@ mod tests {
     fn sessions() -> (Session, Session) {
         let (client, server) = identities();
         let (opening, handshake) = client.open(5, 11);
-        let (time, theirs, heard) = server.hear(&opening).unwrap();
+        let (time, theirs, received) = server.read_opening(&opening).unwrap();
         assert_eq!((time, theirs), (5, 11));
-        let (answer, there) = server.answer(heard, 22, theirs);
+        let (answer, there) = server.answer(received, 22, theirs);
         (client.opened(handshake, 11, &answer).ok().unwrap(), there)
     }
 
@@ -253,13 +258,13 @@ mod tests {
         let (stranger, _) = identities();
         let other_secret = Identity { shared: [8; 32], ..client.clone() };
         for other in [stranger, other_secret] {
-            assert!(server.hear(&other.open(5, 11).0).is_none());
+            assert!(server.read_opening(&other.open(5, 11).0).is_none());
         }
         let (mut opening, handshake) = client.open(5, 11);
-        let (_, theirs, heard) = server.hear(&opening).unwrap();
-        let (mut answer, _) = server.answer(heard, 22, theirs);
+        let (_, theirs, received) = server.read_opening(&opening).unwrap();
+        let (mut answer, _) = server.answer(received, 22, theirs);
         opening[40] ^= 1;
-        assert!(server.hear(&opening).is_none());
+        assert!(server.read_opening(&opening).is_none());
         answer[40] ^= 1;
         assert!(client.opened(handshake, 11, &answer).is_err());
     }
@@ -268,7 +273,7 @@ mod tests {
         #[test]
         fn any_octets_are_refused(octets in prop::collection::vec(any::<u8>(), 0..200)) {
             let (identity, _) = identities();
-            prop_assert!(identity.hear(&octets).is_none());
+            prop_assert!(identity.read_opening(&octets).is_none());
             let (mut session, _) = sessions();
             if Session::of(&octets).is_some() {
                 prop_assert!(session.open(&octets, &mut [0; 200]).is_none());
@@ -277,7 +282,7 @@ mod tests {
 
         #[test]
         fn each_number_counts_once(numbers in prop::collection::vec(0u64..2000, 0..500)) {
-            let (mut window, mut seen, mut newest) = (Window::<4>::default(), HashSet::new(), 0);
+            let (mut window, mut seen, mut newest) = (ReplayWindow::<4>::default(), HashSet::new(), 0);
             for number in numbers {
                 let known = newest < number + 64 * 3;
                 let fresh = window.is_new(number);

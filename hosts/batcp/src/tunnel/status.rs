@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a running tunnel tells of itself, to who may open its socket: its own user.
+//! Status of a running tunnel, for processes that may open its socket: those of its own user.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,15 +18,15 @@ use hosts_base::output::Format;
 use hosts_base::{About, Error};
 
 const FOLDER: &str = "/run/hosts-batcp";
-/// The longest answer of a tunnel that is believed.
-const MOST: u64 = 1 << 16;
+/// Maximum bytes of a tunnel's answer.
+const MAX_ANSWER: u64 = 1 << 16;
 
 #[derive(Serialize, Deserialize)]
 pub struct Status {
     device: String,
     packets_sent: u64,
     packets_received: u64,
-    /// Sent over a second link, sent again as their link died, taken by no link.
+    /// Packets sent over a second link; sent again as their link died; taken by no link.
     packets_doubled: u64,
     packets_repeated: u64,
     packets_dropped: u64,
@@ -40,11 +40,11 @@ struct LinkStatus {
     link: String,
     peer: String,
     alive: bool,
-    /// Packets go over it now.
+    /// The link in use.
     chosen: bool,
     rtt_ms: Option<f64>,
     cost: f32,
-    /// Bytes that it may still carry; none: any number.
+    /// Bytes that the link may still carry; None: no limit.
     quota_left: Option<u64>,
     packets_sent: u64,
     packets_received: u64,
@@ -84,7 +84,7 @@ impl Status {
         }
     }
 
-    /// The text format of Prometheus (version 0.0.4).
+    /// Format as Prometheus text (version 0.0.4).
     fn prometheus(&self) -> String {
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, rows: &[(String, f64)]| {
@@ -124,7 +124,7 @@ fn path(device: &str) -> PathBuf {
     PathBuf::from(FOLDER).join(device)
 }
 
-/// A socket that answers everybody who may connect with one status.
+/// Listen on the status socket, which answers each connection with one status.
 pub fn listen(device: &str) -> Result<UnixListener, Error> {
     let (path, about) = (path(device), || format!("{FOLDER} (for the status)"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(FOLDER).about(about())?;
@@ -134,13 +134,13 @@ pub fn listen(device: &str) -> Result<UnixListener, Error> {
     Ok(listener)
 }
 
-/// The socket's name goes with the tunnel.
+/// Remove the status socket.
 pub fn forget(device: &str) {
     let _ = fs::remove_file(path(device));
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum As {
+enum OutputFormat {
     Prometheus,
 }
 
@@ -151,20 +151,20 @@ pub struct StatusOptions {
     device: String,
     /// Print another format: the text format of Prometheus, for its node exporter's textfile collector
     #[arg(long = "as", value_name = "FORMAT", conflicts_with = "json")]
-    form: Option<As>,
+    output: Option<OutputFormat>,
     #[command(flatten)]
     format: Format,
 }
 
-/// `hosts batcp tunnel status`. Errors: no tunnel has such a device here.
+/// Run `hosts batcp tunnel status`. Errors: no tunnel has such a device here.
 pub fn show(options: &StatusOptions) -> Result<(), Error> {
     let about = || format!("no tunnel with the device {} runs here", options.device);
     let stream = UnixStream::connect(path(&options.device)).about(about())?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).about(about())?;
     let mut text = String::new();
-    stream.take(MOST).read_to_string(&mut text).about(about())?;
+    stream.take(MAX_ANSWER).read_to_string(&mut text).about(about())?;
     let status: Status = serde_json::from_str(&text).about(about())?;
-    if options.form.is_some() {
+    if options.output.is_some() {
         print!("{}", status.prometheus());
     } else if options.format.is_json() {
         println!("{text}");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shared link of an interface: its addresses, and datagrams to all terminals on it by IPv4 broadcast and IPv6 multicast.
+//! Shared link of an interface: its addresses, and datagrams to all terminals on it by IPv4 broadcast and IPv6
+//! multicast.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,23 +9,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Link-local scope, group for experiments (RFC 4727, 4.2: FF0X::114).
+/// Multicast group: link-local scope, for experiments (RFC 4727, 4.2: FF0X::114).
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x114);
-/// Some hundreds of waiting datagrams.
+/// Bytes for some hundreds of waiting datagrams.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Datagrams per IP version that are looked at between two announcements; more wait, then the kernel drops them. It bounds the work that a
-/// flood of forged ones causes.
+/// Datagrams per IP version that are processed between two announcements; more wait, then the kernel drops them. It
+/// bounds the work that a flood of forged ones causes.
 const BUDGET: usize = 1024;
-/// DSCP CS6 (RFC 4594, network control): in a full cell announcements must not wait behind what they are about, nor be lost with it.
+/// DSCP CS6 (RFC 4594, network control): in a full cell announcements must not wait behind the traffic that they are
+/// about, nor be lost with it.
 const PRIORITY: u32 = 48 << 2;
 
-/// Sockets for announcements over one interface. Either IP version may be missing, also for a time.
-pub struct Air {
+/// Sockets for announcements over one interface. Either IP version may be missing, also temporarily.
+pub struct BroadcastSockets {
     sockets: Vec<(Socket, SockAddr)>,
 }
 
-impl Air {
-    /// Opens both IP versions. Errors: neither can be opened: the reason of the first.
+impl BroadcastSockets {
+    /// Open both IP versions. Errors: neither can be opened: the reason of the first.
     pub fn open(interface: &str, index: u32, port: u16) -> io::Result<Self> {
         let (v4, v6) = (open_v4(interface, port), open_v6(interface, index, port));
         match (v4, v6) {
@@ -33,16 +35,16 @@ impl Air {
         }
     }
 
-    /// Sends a datagram to all terminals; false when no IP version could.
+    /// Send a datagram to all terminals; false when no IP version could.
     pub fn send(&self, datagram: &[u8]) -> bool {
         self.sockets.iter().filter(|(socket, to)| socket.send_to(datagram, to).is_ok()).count() > 0
     }
 
-    /// Hands over what has arrived, and from whom; longer datagrams than `LONGEST` are cut. The IP versions take turns, so that a terminal's
-    /// announcements come in the order in which it sent them.
+    /// Pass each datagram that has arrived, with its sender, to `each`; longer ones than `MAX_DATAGRAM` are cut. The IP
+    /// versions take turns, so that a terminal's announcements come in the order in which it sent them.
     pub fn receive(&self, mut each: impl FnMut(&[u8], IpAddr)) {
-        const LONGEST: usize = 256;
-        let mut buffer = [MaybeUninit::<u8>::uninit(); LONGEST];
+        const MAX_DATAGRAM: usize = 256;
+        let mut buffer = [MaybeUninit::<u8>::uninit(); MAX_DATAGRAM];
         for _ in 0..BUDGET {
             let mut empty = true;
             for (socket, _) in &self.sockets {
@@ -94,7 +96,7 @@ fn open_udp(domain: Domain, interface: &str) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The index of an interface of this network namespace; none when there is no such interface.
+/// Return the index of an interface of this network namespace, or None.
 pub fn index(interface: &str) -> Option<u32> {
     let name = CString::new(interface).ok()?;
     // SAFETY: a valid C string.
@@ -104,7 +106,7 @@ pub fn index(interface: &str) -> Option<u32> {
     }
 }
 
-/// The names of all interfaces of this network namespace.
+/// Return the names of all interfaces of this network namespace.
 pub fn interfaces() -> Vec<String> {
     let mut names = Vec::new();
     // SAFETY: if_nameindex(3): a list that ends with index 0, valid until it is freed.
@@ -122,7 +124,7 @@ pub fn interfaces() -> Vec<String> {
     names
 }
 
-/// All addresses of an interface. Errors: those of the system.
+/// Return all addresses of an interface. Errors: those of the system.
 pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: getifaddrs(3): a list of valid entries until it is freed; sockaddr's family says what it points to.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps a connection's subflows: opens the first, brings in the other interfaces, replaces the dead, sees the connection to its
-//! end (paper 003, sections 3.1 to 3.3).
+//! Manages a connection's subflows: opens the first, joins the other interfaces, replaces dead ones, and closes them at
+//! the end (paper 003, sections 3.1 to 3.3).
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,25 +14,23 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::hello::{ANSWER, Answer, HELLO, Hello, Keys, PROOF};
+use super::connection_state::{ConnectionState, LockedState, MAX_SUBFLOWS};
+use super::hello::{ANSWER, Answer, HANDSHAKE, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
-use super::transport::{MAX_SUBFLOWS, Shared, State};
 use super::{Interface, Mark, Options, seal};
 
-/// For TCP's handshake, and then for the hello's answer.
-pub const HANDSHAKE: Duration = Duration::from_secs(3);
-/// Between two attempts on an interface, growing from the one to the other.
+/// Pause between two attempts on an interface, growing from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// Between two looks for new interfaces.
+/// Pause between two searches for new interfaces.
 const DISCOVER: Duration = Duration::from_secs(1);
-/// How long subflows are waited for once both directions are complete, or after a reset.
+/// Time that subflows have to end once both directions are complete, and after a reset.
 const FAREWELL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(1));
 
-/// The end that opens subflows: where to, and from which interfaces.
+/// End that opens subflows: the peer's addresses, and the interfaces.
 pub struct Client {
     pub peers: Vec<SocketAddr>,
     pub interfaces: Vec<Interface>,
-    /// No interfaces were named: all that lead to the peer are used, whenever they appear.
+    /// Use all interfaces that have a route to the peer, whenever they appear, as none was named.
     pub discover: bool,
     discovered: Instant,
     attempts: Vec<Attempt>,
@@ -48,7 +46,7 @@ struct Attempt {
 }
 
 impl Client {
-    /// `interfaces`: wired ones go first (section 3.1); none: those with a route to the first peer.
+    /// Make a client. `interfaces`: wired ones go first (section 3.1); none: those with a route to the first peer.
     pub fn new(peers: &[SocketAddr], interfaces: &[Interface]) -> Self {
         let mut interfaces = interfaces.to_vec();
         let discover = interfaces.is_empty();
@@ -62,8 +60,8 @@ impl Client {
         Self { peers, interfaces, discover, discovered, attempts: Vec::new(), joining: JoinSet::new(), sequence: 0 }
     }
 
-    /// Starts joins for the interfaces that have no subflow that gets on. Returns when to come again.
-    fn join_missing(&mut self, shared: &Arc<Shared>, now: Instant) {
+    /// Start joins for the interfaces that have no live subflow.
+    fn join_missing(&mut self, shared: &Arc<ConnectionState>, now: Instant) {
         if self.discover && now.saturating_duration_since(self.discovered) >= DISCOVER {
             self.discovered = now;
             for found in Interface::towards(self.peers[0].ip()) {
@@ -88,7 +86,7 @@ impl Client {
         }
     }
 
-    fn joined(&mut self, shared: &Arc<Shared>, number: usize, result: io::Result<Joined>) {
+    fn joined(&mut self, shared: &Arc<ConnectionState>, number: usize, result: io::Result<Joined>) {
         let attempt = &mut self.attempts[number];
         attempt.busy = false;
         match result {
@@ -96,7 +94,8 @@ impl Client {
                 attempt.wait = RETRY.0;
                 shared.add(number as u8, self.interfaces[number].clone(), *link);
             }
-            // The key is that of both ends only. What anybody can say, a TCP reset or an open listener's word, ends nothing.
+            // Only both ends have the key. A message that anybody can forge, a TCP reset or an open listener's answer,
+            // ends nothing.
             Ok(Joined::Unknown) if !shared.options.key.is_open() && !shared.state().is_alive() => {
                 let peer = self.peers[0];
                 let text = format!("{peer} no longer knows this connection: its program ended or was restarted");
@@ -109,15 +108,15 @@ impl Client {
     }
 }
 
-/// What became of a join.
+/// Outcome of a join.
 enum Joined {
     In(Box<Link>),
     /// The listener has proved that it has the shared key, and does not know the connection.
     Unknown,
 }
 
-/// A TCP connection from `interface` to the first of `peers` that it gets through to; peer `number` has the first try.
-/// `mark`: what its SYN carries. The flag: whether the peer said that it speaks BATCP.
+/// Connect from `interface` to the first of `peers` that it reaches; peer `number` has the first try. `mark`: content
+/// of the SYN's option. The flag: the peer announced BATCP.
 async fn reach(
     peers: &[SocketAddr],
     interface: &Interface,
@@ -154,19 +153,19 @@ async fn exchange(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
     timeout(HANDSHAKE, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// What [`open`] gives: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
+/// Outcome of [`open`]: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
 pub enum Opened {
-    Batcp(Arc<Shared>),
+    Batcp(Arc<ConnectionState>),
     Plain(TcpStream),
 }
 
-/// Opens the first subflow, on the first interface that gets through. Errors: none does; each is named.
+/// Open the first subflow, on the first interface that reaches the peer. Errors: none does; each is named.
 pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     let connection = rand::random_range(0..10_000);
     let mut failures = Vec::new();
     for (number, interface) in client.interfaces.iter().enumerate() {
         let mark = Mark { interface: number as u8, connection };
-        // The first SYN tells how many interfaces there are (section 3.7).
+        // The first SYN announces the number of interfaces (section 3.7).
         let first = Mark { interface: client.interfaces.len() as u8, connection };
         let ours: [u8; 16] = rand::random();
         let sealed = !options.key.is_open();
@@ -192,7 +191,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
             stream.write_all(&keys.proof(&hello, &answer)).await?;
             let seal = if sealed { Some(seal::open(&mut stream, &keys.secret(&hello)).await?) } else { None };
             let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
-            let shared = Shared::new(options.clone(), connection, keys, token, window);
+            let shared = ConnectionState::new(options.clone(), connection, keys, token, window);
             shared.add(mark.interface, interface.clone(), link);
             Ok(Opened::Batcp(shared))
         };
@@ -201,8 +200,8 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
                 if let Opened::Batcp(shared) = &opened {
                     let shared = shared.clone();
                     tokio::spawn(async move {
-                        keep(&shared, Some(client)).await;
-                        part(&shared).await;
+                        maintain_subflows(&shared, Some(client)).await;
+                        close_subflows(&shared).await;
                     });
                 }
                 return Ok(opened);
@@ -216,9 +215,9 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
     Err(io::Error::new(kind, texts))
 }
 
-/// A further subflow (the SYN segments from the other interfaces of section 3.1).
+/// Open a further subflow (the SYN segments from the other interfaces of section 3.1).
 async fn join(
-    shared: &Shared,
+    shared: &ConnectionState,
     peers: &[SocketAddr],
     interface: &Interface,
     number: u8,
@@ -244,8 +243,9 @@ async fn join(
     }
 }
 
-/// Runs beside a connection from its first subflow until all is said, or it failed. Then it is to [`part`].
-pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
+/// Maintain a connection's subflows from the first one until everything is sent and received, or it failed; then
+/// [`close_subflows`] is to be called.
+pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option<Client>) {
     let peer = match (&client, shared.state().subflows.values().next()) {
         (Some(client), _) => client.peers[0].to_string(),
         (None, Some(subflow)) => subflow.link.peer.to_string(),
@@ -256,12 +256,12 @@ pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
         let now = Instant::now();
         let pause = {
             let mut state = shared.state();
-            let pause = state.look(now, shared.options.timeout, &peer);
+            let pause = state.poll_subflows(now, shared.options.timeout, &peer);
             let acknowledged = state.sender.acknowledged();
             if acknowledged > progress.0 {
                 progress = (acknowledged, now);
             }
-            // Nobody waits here any more: a peer whose kernel answers and whose program takes nothing is not waited for.
+            // The program is gone: do not wait for a peer whose kernel answers and whose program reads nothing.
             if let Some(dropped) = state.dropped
                 && now - dropped.max(progress.1) > shared.options.timeout
             {
@@ -293,13 +293,13 @@ pub async fn keep(shared: &Arc<Shared>, mut client: Option<Client>) {
     }
 }
 
-/// Lets the subflows end: TCP's FIN on each when both directions are complete, else the reset.
-pub async fn part(shared: &Shared) {
+/// Close the subflows: TCP's FIN on each when both directions are complete, else the reset.
+pub async fn close_subflows(shared: &ConnectionState) {
     let deadline = Instant::now() + if shared.state().error.is_none() { FAREWELL.0 } else { FAREWELL.1 };
     loop {
         {
             let (mut state, now) = (shared.state(), Instant::now());
-            state.look(now, shared.options.timeout, "the peer");
+            state.poll_subflows(now, shared.options.timeout, "the peer");
             state.wake_writers();
             if !state.is_alive() || now > deadline {
                 end(&mut state);
@@ -314,7 +314,7 @@ pub async fn part(shared: &Shared) {
     shared.ended.notify_waiters();
 }
 
-fn end(state: &mut State) {
+fn end(state: &mut LockedState) {
     let failed = state.error.is_some();
     for subflow in std::mem::take(&mut state.subflows).into_values() {
         subflow.tasks.iter().for_each(AbortHandle::abort);
