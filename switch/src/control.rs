@@ -35,7 +35,7 @@ use crate::drops::DropCells;
 pub use crate::drops::Drops;
 use crate::engine::{Clock, Engine, Errand};
 pub use crate::link::{LinkConfig, QueueConfig};
-use crate::port::{Capture, FilePort, LanedPort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
+use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
@@ -98,8 +98,6 @@ pub struct DataplaneConfig {
     pub seed: u64,
     /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
     pub capture: Option<PathBuf>,
-    /// Threads that receive and send at each interface; 0: the packet thread does.
-    pub io_threads: usize,
 }
 
 /// Why the data plane could not start: one line that names the thing and the mend.
@@ -140,8 +138,6 @@ struct Inner {
     queues: usize,
     /// The ports are network interfaces.
     interfaces: bool,
-    /// Of each interface.
-    io_threads: usize,
     drops: Arc<DropCells>,
     clock: Clock,
     seed: u64,
@@ -170,11 +166,7 @@ impl Dataplane {
         for port in &config.ports {
             longest = longest.max(mtu(&port.interface).map_err(|e| fail(port, e))? + FRAME_OVERHEAD);
         }
-        let open = |port: &PortConfig| {
-            let cells = Arc::default();
-            let io = open_interface(&port.interface, config.io_threads, longest, &cells).map_err(|e| fail(port, e))?;
-            Ok((io, cells))
-        };
+        let open = |port: &PortConfig| open_interface(&port.interface).map_err(|e| fail(port, e));
         let lines = config.ports.iter().map(open).collect::<Result<_, _>>()?;
         Dataplane::start_on(config, lines, longest, true)
     }
@@ -184,7 +176,7 @@ impl Dataplane {
     pub fn start_on_files(config: DataplaneConfig, wait: Duration) -> Result<(Dataplane, Events), StartError> {
         let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
         let (ports, longest) = FilePort::open(&names, wait).map_err(StartError)?;
-        let lines = ports.into_iter().map(|port| (Box::new(port) as Box<dyn PortIo>, Arc::default())).collect();
+        let lines = ports.into_iter().map(|port| Box::new(port) as Box<dyn PortIo>).collect();
         Dataplane::start_on(config, lines, longest.max(MIN_FRAME_BUFFER), false)
     }
 
@@ -218,7 +210,6 @@ impl Dataplane {
         watch_interfaces: bool,
     ) -> Result<(Dataplane, Events), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
-        let io_threads = config.io_threads;
         let (dataplane, events, engine, to_do) =
             Dataplane::new(config, lines, longest_frame, watch_interfaces, Clock::start())?;
         let inner = &dataplane.inner;
@@ -228,7 +219,7 @@ impl Dataplane {
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
         let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
-        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do, io_threads, longest_frame)))?;
+        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
         if watch_interfaces {
             let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
@@ -252,11 +243,7 @@ impl Dataplane {
         let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
         let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
 
-        let ports = config.ports.iter().zip(&lines).map(|(port_config, (_, cells))| {
-            let mut port = Port::new(port_config.number, port_config.link.clone(), config.seed);
-            port.cells = cells.clone();
-            port
-        });
+        let ports = config.ports.iter().map(|port| Port::new(port.number, port.link.clone(), config.seed));
         let ports: Vec<Port> = ports.collect();
         let handles = config.ports.iter().zip(&ports).map(|(config, port)| Arc::new(PortHandle::new(config, port)));
         let handles: Vec<Arc<PortHandle>> = handles.collect();
@@ -267,8 +254,7 @@ impl Dataplane {
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let drops = switch.drops.clone();
         let capture = config.capture.as_deref();
-        let lines =
-            lines.into_iter().zip(&handles).map(|((io, _), handle)| handle.line(io, capture).map_err(StartError));
+        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
         let (errands, to_do) = std::sync::mpsc::channel();
         let engine = Engine::new(switch, lines, received, clock.clone(), errands.clone());
@@ -283,7 +269,6 @@ impl Dataplane {
             capture: config.capture,
             queues: config.priority_queues,
             interfaces: watch_interfaces,
-            io_threads: config.io_threads,
             drops,
             clock,
             seed: config.seed,
@@ -416,8 +401,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What carries a port's frames, and where it is counted.
-type Lines = Vec<(Box<dyn PortIo>, Arc<PortCells>)>;
+/// What carries the frames of each port.
+type Lines = Vec<Box<dyn PortIo>>;
 
 /// Ports whose other ends are in this process.
 fn in_memory(config: &DataplaneConfig) -> Result<(Lines, Vec<MemoryEnd>), StartError> {
@@ -425,23 +410,15 @@ fn in_memory(config: &DataplaneConfig) -> Result<(Lines, Vec<MemoryEnd>), StartE
     let mut ends = Vec::new();
     for port in &config.ports {
         let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
-        lines.push((Box::new(line), Arc::default()));
+        lines.push(Box::new(line));
         ends.push(end);
     }
     Ok((lines, ends))
 }
 
-/// Opens an interface for a port, with as many threads of its own.
-fn open_interface(
-    interface: &str,
-    threads: usize,
-    longest_frame: usize,
-    cells: &Arc<PortCells>,
-) -> io::Result<Box<dyn PortIo>> {
-    match threads {
-        0 => Ok(Box::new(PacketPort::open(interface)?)),
-        _ => Ok(Box::new(LanedPort::open(interface, threads, longest_frame, cells)?)),
-    }
+/// Opens an interface for a port.
+fn open_interface(interface: &str) -> io::Result<Box<dyn PortIo>> {
+    Ok(Box::new(PacketPort::open(interface)?))
 }
 
 /// Names the mend for what goes wrong when an interface is opened.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::change::{Change, whole};
 use crate::command::{CHANGES_PER_TURN, Command, Line, Receiver};
-use crate::port::{BATCH, Capture, PortCells, PortIo, PortNumber, bytes_of, count, count_shared, send_all};
+use crate::port::{BATCH, Capture, PortIo, PortNumber, bytes_of, count, send_all};
 use crate::state::frame::Packet;
 use crate::store::Carried;
 use crate::throttle::Throttle;
@@ -72,10 +72,8 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
 /// What is done by a thread of its own, as the kernel lets one wait for it.
 pub enum Errand {
     Close(Box<dyn PortIo>),
-    /// Opens an interface for a port that will count in `cells`.
     Open {
         interface: String,
-        cells: Arc<PortCells>,
         done: oneshot::Sender<io::Result<Box<dyn PortIo>>>,
     },
     /// Answered when all before it is done.
@@ -365,22 +363,14 @@ impl Engine {
         self.switch.send(|index, port| {
             let Line { io, capture, interface, enabled, .. } = &mut lines[index];
             let refused = match io.as_mut().filter(|_| *enabled) {
-                Some(io) => {
-                    let takes_over = io.takes_over();
-                    if takes_over {
-                        write_capture(capture, interface, true, &port.output);
-                    }
-                    send_all(io.as_mut(), interface, &mut port.output, |sent| {
-                        if !takes_over {
-                            count(&port.cells.tx_packets, sent.len() as u64);
-                            count(&port.cells.tx_bytes, bytes_of(sent));
-                            write_capture(capture, interface, true, sent);
-                        }
-                    })
-                }
+                Some(io) => send_all(io.as_mut(), interface, &mut port.output, |sent| {
+                    count(&port.cells.tx_packets, sent.len() as u64);
+                    count(&port.cells.tx_bytes, bytes_of(sent));
+                    write_capture(capture, interface, true, sent);
+                }),
                 None => port.output.len(),
             };
-            count_shared(&port.cells.tx_errors, refused as u64);
+            count(&port.cells.tx_errors, refused as u64);
         });
     }
 

@@ -76,7 +76,6 @@ impl Simulation {
             priority_queues: options.priority_queues,
             seed: options.seed.unwrap_or(1),
             capture: None,
-            io_threads: 0,
         };
         let numbers: Vec<PortNumber> = config.ports.iter().map(|port| port.number).collect();
         let now = Arc::new(AtomicU64::new(0));

@@ -199,8 +199,7 @@ impl Switch {
             return;
         };
         let length = packet.frame.len() as u32;
-        let lane = packet.state.lane;
-        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX, lane };
+        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX };
         machine.reset();
         let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.ingress_port, port as u64);
@@ -218,8 +217,6 @@ impl Switch {
             return;
         };
         if packet.frame.set(frame) {
-            // All by the same one: they stay in their order.
-            packet.state.lane = 0;
             self.receive(port, packet, now);
         } else {
             count(&self.drops.no_headroom, 1);
@@ -257,9 +254,7 @@ impl Switch {
             }
             let port = &mut self.ports[index];
             let Some(link) = &mut port.link else { continue };
-            while let Some(mut packet) = link.arrived(now) {
-                // All by the same one: the order of the queues is that on the wire.
-                packet.state.lane = 0;
+            while let Some(packet) = link.arrived(now) {
                 if port.output.is_empty() {
                     self.sending.push(index);
                 }

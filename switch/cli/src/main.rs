@@ -124,7 +124,6 @@ async fn run(options: Options) -> Result<(), String> {
         priority_queues: device.priority_queues,
         seed,
         capture: options.pcap.clone(),
-        io_threads: options.io_threads.into(),
     };
     // Of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);

@@ -82,13 +82,6 @@ pub struct Options {
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
 
-    /// Threads of each interface that receive and send, beside the one that runs the program; 0: that one does both.
-    /// For machines with cores to spare: packets of a flow keep their order, those of different flows that leave by a
-    /// port without a link model may not
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=16))]
-    #[arg(conflicts_with = "use_files")]
-    pub io_threads: u8,
-
     /// Write the log to this file instead of standard error
     #[arg(long, value_name = "FILE", conflicts_with = "log_console")]
     pub log_file: Option<PathBuf>,

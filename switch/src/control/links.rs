@@ -223,7 +223,7 @@ mod tests {
     fn a_port_goes_down_while_somebody_holds_the_store() {
         let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
         let (cpu_port, capture) = (None, None);
-        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture };
         let (dataplane, mut events, _ends) = Dataplane::start_in_memory(config).unwrap();
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         let program = crate::program::Program::load(&std::fs::read(program).unwrap()).unwrap();

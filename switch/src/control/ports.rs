@@ -117,7 +117,7 @@ impl Dataplane {
         }
         let port = Port::new(number, new.config.link.clone(), inner.seed);
         let (done, opened) = oneshot::channel();
-        let errand = Errand::Open { interface: interface.clone(), cells: port.cells.clone(), done };
+        let errand = Errand::Open { interface: interface.clone(), done };
         inner.errands.send(errand).map_err(|_| UpdateError::Stopped)?;
         Ok(Opening { new, port, opened })
     }
@@ -200,15 +200,14 @@ fn failed(config: &PortConfig, error: &io::Error) -> UpdateError {
     }
 }
 
-/// Opens and closes what carries frames, until the switch stops. Threads that come with it have the niceness of this
-/// one, whoever asked.
-pub fn errands(errands: &mpsc::Receiver<Errand>, threads: usize, longest_frame: usize) {
+/// Opens and closes what carries frames, until the switch stops.
+pub fn errands(errands: &mpsc::Receiver<Errand>) {
     for errand in errands {
         match errand {
             Errand::Close(io) => drop(io),
             // Who has gone meanwhile wants nothing, neither here nor below.
-            Errand::Open { interface, cells, done } => {
-                let _ = done.send(open_interface(&interface, threads, longest_frame, &cells));
+            Errand::Open { interface, done } => {
+                let _ = done.send(open_interface(&interface));
             }
             Errand::Tell(done) => {
                 let _ = done.send(());
@@ -230,7 +229,7 @@ mod tests {
     fn an_interface_that_comes_back_is_that_of_its_port_only() {
         let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
         let (cpu_port, capture) = (None, None);
-        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture };
         let (dataplane, _events, ends) = Dataplane::start_in_memory(config).unwrap();
         // Of a port that had the number before.
         let (line, _end) = MemoryPort::pair().unwrap();

@@ -113,7 +113,7 @@ impl Follower {
         if now != 0 && (known != now && !first || failed) {
             // Opened once for each failure: what the new socket has received would be lost with it.
             port.failed.store(false, Relaxed);
-            match open_interface(&port.interface, inner.io_threads, inner.longest_frame, &port.cells) {
+            match open_interface(&port.interface) {
                 Ok(io) => {
                     inner.commands.send(Command::Open { failed: port.failed.clone(), io });
                 }

@@ -61,14 +61,7 @@ impl Lab {
         }
         (1..=3).for_each(|number| pair(&format!("s{number}"), &format!("h{number}")));
         let ports = vec![PortConfig { number: 1, interface: "s1".into(), link: None }];
-        let config = DataplaneConfig {
-            ports,
-            cpu_port: Some(CPU_PORT),
-            priority_queues: 8,
-            seed: 1,
-            capture: None,
-            io_threads: 0,
-        };
+        let config = DataplaneConfig { ports, cpu_port: Some(CPU_PORT), priority_queues: 8, seed: 1, capture: None };
         let (dataplane, events) = Dataplane::start(config).unwrap();
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         dataplane.commit_blocking(Program::load(&std::fs::read(program).unwrap()).unwrap()).unwrap();

@@ -2,8 +2,6 @@
 //! Ports: frames in and out of an interface, in batches.
 
 mod checksum;
-mod exchange;
-mod lanes;
 mod memory;
 mod packet;
 mod pcap;
@@ -13,11 +11,10 @@ mod stats;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-pub use self::lanes::LanedPort;
 pub use self::memory::{MemoryEnd, MemoryPort};
 pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
-pub use self::stats::{PortCells, PortStats, QueueStats, count, count_shared, quantile};
+pub use self::stats::{PortCells, PortStats, QueueStats, count, quantile};
 use crate::link::LinkConfig;
 pub use crate::state::frame::{Packet, Pool};
 
@@ -38,17 +35,11 @@ pub struct PortConfig {
 
 /// Where a port's frames come from and go to. Nothing here ever blocks.
 pub trait PortIo: Send {
-    /// Receives into the packets from the first on, or exchanges them for others; the number received.
+    /// Receives into the packets from the first on; the number received.
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received>;
 
     /// Sends the packets from the first on; the number sent.
     fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize>;
-
-    /// [`PortIo::send`] takes packets over, to be sent soon, in exchange for others without meaning. The port counts by
-    /// itself what is sent.
-    fn takes_over(&self) -> bool {
-        false
-    }
 
     /// Becomes readable when there is something to receive.
     fn fd(&self) -> BorrowedFd<'_>;

@@ -37,40 +37,6 @@ pub struct PacketPort {
 impl PacketPort {
     /// Opens the interface for every frame that it receives.
     pub fn open(interface: &str) -> io::Result<PacketPort> {
-        let (port, index) = PacketPort::create(interface)?;
-        port.bind(index)?;
-        Ok(port)
-    }
-
-    /// Opens the interface with several sockets, which share the frames that it receives: all frames of a flow go to the
-    /// same one, as the kernel's hash of their addresses and ports has it.
-    pub fn open_group(interface: &str, number: usize) -> io::Result<Vec<PacketPort>> {
-        let mut ports = Vec::with_capacity(number);
-        // A number that no other group has; the kernel forgets its own frames for the group, not for the socket.
-        let flags = libc::PACKET_FANOUT_FLAG_UNIQUEID | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
-        let mut group = (libc::PACKET_FANOUT_HASH | flags) << 16;
-        for _ in 0..number {
-            let (port, index) = PacketPort::create(interface)?;
-            // Nothing is taken before all share: neither twice nor by one that is not the flow's.
-            port.refuse_all()?;
-            port.bind(index)?;
-            set_option(&port.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &group)?;
-            group = option(&port.socket, libc::PACKET_FANOUT, group)?;
-            ports.push(port);
-        }
-        for port in &ports {
-            set_option(&port.socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)?;
-        }
-        Ok(ports)
-    }
-
-    /// Another handle of the same socket.
-    pub fn try_clone(&self) -> io::Result<PacketPort> {
-        Ok(PacketPort { socket: self.socket.try_clone()?, expected: FEWEST })
-    }
-
-    /// A socket with the options of a port that is not bound to the interface yet, and the interface's index.
-    fn create(interface: &str) -> io::Result<(PacketPort, libc::c_int)> {
         let index = interface_index(interface)?;
         // Protocol 0: nothing is received before the socket is bound.
         // SAFETY: no pointers; the descriptor is owned from here on.
@@ -95,10 +61,6 @@ impl PacketPort {
             mr_address: [0; 8],
         };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
-        Ok((PacketPort { socket, expected: FEWEST }, index))
-    }
-
-    fn bind(&self, index: libc::c_int) -> io::Result<()> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
             sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
@@ -111,17 +73,9 @@ impl PacketPort {
         // SAFETY: the address is a sockaddr_ll of the length given and lives during the call.
         check(unsafe {
             let address = (&raw const address).cast::<libc::sockaddr>();
-            libc::bind(self.socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
+            libc::bind(socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
         })?;
-        Ok(())
-    }
-
-    /// A filter (bpf(4)) that takes no frame, until it is detached.
-    fn refuse_all(&self) -> io::Result<()> {
-        let mut refuse = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-        // The kernel copies the program during the call.
-        let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
-        set_option(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        Ok(PacketPort { socket, expected: FEWEST })
     }
 }
 

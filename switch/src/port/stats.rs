@@ -81,14 +81,6 @@ pub fn count(cell: &AtomicU64, amount: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
-/// The way to count in a cell that several threads write.
-#[inline]
-pub fn count_shared(cell: &AtomicU64, amount: u64) {
-    if amount > 0 {
-        cell.fetch_add(amount, Relaxed);
-    }
-}
-
 impl PortCells {
     /// What waits in the queues now.
     #[inline]

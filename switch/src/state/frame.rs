@@ -121,8 +121,6 @@ pub struct PacketState {
     pub ingress_length: u32,
     /// Bytes that leave at most.
     pub truncate: u32,
-    /// The I/O thread that it came in by and leaves by, of those that a port has (see [`crate::port::LanedPort`]).
-    pub lane: u8,
 }
 
 /// A packet with its frame and, while it waits, its PHV.

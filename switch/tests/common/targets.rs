@@ -226,8 +226,7 @@ impl Server {
     fn start() -> Server {
         let port = |number: u16| PortConfig { number, interface: format!("memory{number}"), link: None };
         let ports = PORTS.map(port).collect();
-        let config =
-            DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
         let load = |name: &&str| {
             let part = |kind: &str| read(&format!("testdata/programs/{name}.{kind}"));
