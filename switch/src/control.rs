@@ -127,7 +127,7 @@ struct PortHandle {
 struct Inner {
     commands: command::Sender,
     /// Bytes that a frame's buffer holds.
-    longest_frame: usize,
+    max_frame_len: usize,
     packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
@@ -190,11 +190,11 @@ impl Dataplane {
     /// The same in memory, in virtual time: without threads, and what the packet thread would do is the caller's to do.
     pub(crate) fn start_in_virtual_time(
         config: DataplaneConfig,
-        longest_frame: usize,
+        max_frame_len: usize,
         now: Arc<AtomicU64>,
     ) -> Result<(Dataplane, Events, Engine, Vec<MemoryEnd>), StartError> {
         let (lines, ends) = in_memory(&config)?;
-        let (dataplane, events, engine, _) = Dataplane::new(config, lines, longest_frame, false, Clock::Set(now))?;
+        let (dataplane, events, engine, _) = Dataplane::new(config, lines, max_frame_len, false, Clock::Set(now))?;
         Ok((dataplane, events, engine, ends))
     }
 
@@ -206,12 +206,12 @@ impl Dataplane {
     fn start_on(
         config: DataplaneConfig,
         lines: Lines,
-        longest_frame: usize,
+        max_frame_len: usize,
         watch_interfaces: bool,
     ) -> Result<(Dataplane, Events), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
         let (dataplane, events, engine, to_do) =
-            Dataplane::new(config, lines, longest_frame, watch_interfaces, Clock::start())?;
+            Dataplane::new(config, lines, max_frame_len, watch_interfaces, Clock::start())?;
         let inner = &dataplane.inner;
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_string()).spawn(body).map_err(|e| fail("thread", e))
@@ -233,7 +233,7 @@ impl Dataplane {
     fn new(
         config: DataplaneConfig,
         lines: Lines,
-        longest_frame: usize,
+        max_frame_len: usize,
         watch_interfaces: bool,
         clock: Clock,
     ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<Errand>), StartError> {
@@ -248,8 +248,8 @@ impl Dataplane {
         let handles = config.ports.iter().zip(&ports).map(|(config, port)| Arc::new(PortHandle::new(config, port)));
         let handles: Vec<Arc<PortHandle>> = handles.collect();
         let in_flight =
-            config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
-        let pool = Pool::new(longest_frame, MIN_PACKETS + in_flight);
+            config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.max_in_flight()).sum::<usize>();
+        let pool = Pool::new(max_frame_len, MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let drops = switch.drops.clone();
@@ -260,7 +260,7 @@ impl Dataplane {
         let engine = Engine::new(switch, lines, received, clock.clone(), errands.clone());
         let inner = Arc::new(Inner {
             commands,
-            longest_frame,
+            max_frame_len,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
             stage: Mutex::new(None),
@@ -309,8 +309,8 @@ impl Dataplane {
             let reason = "this switch has no CPU port, which packet-outs enter by: start it with --cpu-port";
             return Err(UpdateError::FailedPrecondition(reason.into()));
         }
-        if frame.len() > self.inner.longest_frame {
-            let (length, most) = (frame.len(), self.inner.longest_frame);
+        if frame.len() > self.inner.max_frame_len {
+            let (length, most) = (frame.len(), self.inner.max_frame_len);
             return Err(UpdateError::InvalidArgument(format!("a frame of {length} bytes: {most} are the most")));
         }
         let Ok(place) = self.inner.packet_outs.clone().try_acquire_owned() else {

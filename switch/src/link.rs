@@ -28,7 +28,7 @@ const DEFAULT_LIMIT: u32 = 1000;
 const MIN_FRAME: u128 = 60;
 const MAX_ON_THE_WIRE: u128 = 16_384;
 /// What is on any wire: the frame that is being sent, and with a burst those that are sent at once.
-const FEWEST_ON_THE_WIRE: u128 = 2;
+const MIN_ON_THE_WIRE: u128 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
@@ -72,13 +72,13 @@ impl Default for LinkConfig {
 
 impl LinkConfig {
     /// Packets that queues and wire may hold at once.
-    pub fn most_in_flight(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         let flight_ns = (self.delay_ns + self.jitter_ns) as u128;
         let on_the_wire = match self.rate {
             Some(rate) => {
                 rate as u128 * flight_ns / (8 * MIN_FRAME * 1_000_000_000)
                     + self.burst as u128 / MIN_FRAME
-                    + FEWEST_ON_THE_WIRE
+                    + MIN_ON_THE_WIRE
             }
             None if flight_ns > 0 || self.trace.is_some() => MAX_ON_THE_WIRE,
             None => 0,
@@ -138,8 +138,8 @@ pub struct Link<T> {
     waiting: u8,
     packets: usize,
     bytes: u64,
-    /// See [`LinkConfig::most_in_flight`].
-    most_in_flight: usize,
+    /// See [`LinkConfig::max_in_flight`].
+    max_in_flight: usize,
     scheduler: Scheduler,
     /// With a trace, `free_at` is the next opportunity.
     wire: Bucket,
@@ -165,7 +165,7 @@ impl<T> Link<T> {
             waiting: 0,
             packets: 0,
             bytes: 0,
-            most_in_flight: 0,
+            max_in_flight: 0,
             scheduler: Scheduler::default(),
             wire: Bucket::free_from(player.as_ref().map_or(0, Player::at)),
             player,
@@ -192,7 +192,7 @@ impl<T> Link<T> {
         }
         self.wire.set(config.rate, config.burst);
         self.scheduler.set(&config.queues);
-        self.most_in_flight = config.most_in_flight();
+        self.max_in_flight = config.max_in_flight();
         self.config = config;
     }
 
@@ -235,7 +235,7 @@ impl<T> Link<T> {
     fn has_room(&self, bytes: u32, gone: (usize, u64)) -> bool {
         let packets = self.packets - gone.0;
         packets < self.config.limit_packets as usize
-            && packets + self.flying.len() < self.most_in_flight
+            && packets + self.flying.len() < self.max_in_flight
             && self.config.limit_bytes.is_none_or(|limit| self.bytes - gone.1 + bytes as u64 <= limit)
     }
 
@@ -447,7 +447,7 @@ mod tests {
     fn a_wire_holds_no_more_than_memory_is_set_aside_for() {
         for rate in [None, Some(100_000_000_000)] {
             let config = LinkConfig { rate, delay_ns: 60_000_000_000, ..Default::default() };
-            let most = config.most_in_flight();
+            let most = config.max_in_flight();
             let mut link = link(config);
             let mut taken = 0;
             for item in 0..100_000 {

@@ -11,7 +11,7 @@ use crate::state::profile::GROUP;
 use crate::update::{ProfileGroup, UpdateError, WeightedCall};
 
 /// Of a member of a group whose size counts members.
-const MOST_WEIGHT: u32 = 4096;
+const MAX_WEIGHT: u32 = 4096;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
@@ -218,8 +218,8 @@ impl ProfileStore {
 
     /// Weights that no size bounds take memory all the same.
     fn check_weight(&self, weight: u32) -> Result<()> {
-        match self.counts_members && weight > MOST_WEIGHT {
-            true => Err(UpdateError::ResourceExhausted(format!("a weight of {weight}: {MOST_WEIGHT} is the most"))),
+        match self.counts_members && weight > MAX_WEIGHT {
+            true => Err(UpdateError::ResourceExhausted(format!("a weight of {weight}: {MAX_WEIGHT} is the most"))),
             false => Ok(()),
         }
     }

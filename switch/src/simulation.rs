@@ -23,7 +23,7 @@ pub use crate::p4rt::local::Method;
 use crate::p4rt::local::{Local, status_bytes};
 
 /// Bytes of the longest frame.
-pub const LONGEST_FRAME: usize = 9216;
+pub const MAX_FRAME_LEN: usize = 9216;
 /// How often entries are looked at for their age.
 const LOOK_NS: u64 = WATCH_INTERVAL.as_nanos() as u64;
 
@@ -79,7 +79,7 @@ impl Simulation {
         };
         let numbers: Vec<PortNumber> = config.ports.iter().map(|port| port.number).collect();
         let now = Arc::new(AtomicU64::new(0));
-        let started = Dataplane::start_in_virtual_time(config, LONGEST_FRAME, now.clone());
+        let started = Dataplane::start_in_virtual_time(config, MAX_FRAME_LEN, now.clone());
         let (dataplane, events, engine, ends) = started.map_err(|e| e.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
@@ -147,8 +147,8 @@ impl Simulation {
     /// A frame arrives at a port, now.
     pub fn receive(&mut self, port: PortNumber, frame: &[u8]) -> Result<(), String> {
         let end = self.end(port)?;
-        if frame.len() > LONGEST_FRAME {
-            return Err(format!("a frame of {} bytes: {LONGEST_FRAME} are the most", frame.len()));
+        if frame.len() > MAX_FRAME_LEN {
+            return Err(format!("a frame of {} bytes: {MAX_FRAME_LEN} are the most", frame.len()));
         }
         end.send(frame);
         self.engine.settle();

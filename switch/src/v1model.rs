@@ -47,8 +47,8 @@ impl Port {
     }
 
     /// Packets that its link may hold, and does where it could hold more before.
-    fn most_in_flight(&self) -> usize {
-        self.link.as_ref().map_or(0, |link| link.config().most_in_flight().max(link.in_flight()))
+    fn max_in_flight(&self) -> usize {
+        self.link.as_ref().map_or(0, |link| link.config().max_in_flight().max(link.in_flight()))
     }
 }
 
@@ -151,7 +151,7 @@ impl Switch {
 
     /// Lets as many packets be in flight as links may hold, and those beside.
     fn set_aside(&mut self) {
-        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(Port::most_in_flight).sum::<usize>());
+        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(Port::max_in_flight).sum::<usize>());
     }
 
     /// Replaces the program; gives the old one back. Packets of the old one are dropped, as are groups and sessions.

@@ -23,16 +23,16 @@ from p4rt_switch import CPU_PORT, free_address, running, start_switch
 OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_ARGUMENT
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-MOST_STREAMS, MOST_CONNECTIONS, LARGEST_REQUEST = 512, 256, 64 << 20
-MOST_SILENT, LONGEST_SILENCE = 64, 20  # streams of a connection that have not arbitrated; seconds
-MOST_MEMORY = 512 << 20
+MAX_STREAMS, MAX_CONNECTIONS, MAX_REQUEST_BYTES = 512, 256, 64 << 20
+MAX_SILENT_STREAMS, MAX_SILENCE = 64, 20  # streams of a connection that have not arbitrated; seconds
+MAX_MEMORY_BYTES = 512 << 20
 
 
 async def test_streams_are_counted(address: str) -> None:
-    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MOST_STREAMS // MOST_SILENT + 1)]
+    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MAX_STREAMS // MAX_SILENT_STREAMS + 1)]
     try:
         stubs = [p4r_grpc.P4RuntimeStub(channel) for channel in channels]
-        streams = [stubs[number // MOST_SILENT].StreamChannel() for number in range(MOST_STREAMS)]
+        streams = [stubs[number // MAX_SILENT_STREAMS].StreamChannel() for number in range(MAX_STREAMS)]
         for stream in streams:
             await stream.initial_metadata()  # it is open
         stub = p4r_grpc.P4RuntimeStub(channels[-1])
@@ -55,7 +55,7 @@ async def test_streams_are_counted(address: str) -> None:
 async def test_streams_that_say_nothing_end(address: str) -> None:
     async with grpc.aio.insecure_channel(address, OWN_CONNECTION) as channel:
         stub = p4r_grpc.P4RuntimeStub(channel)
-        streams = [stub.StreamChannel() for _ in range(MOST_SILENT)]
+        streams = [stub.StreamChannel() for _ in range(MAX_SILENT_STREAMS)]
         for stream in streams:
             await stream.initial_metadata()
         with pytest.raises(grpc.aio.AioRpcError) as failure:
@@ -64,7 +64,7 @@ async def test_streams_that_say_nothing_end(address: str) -> None:
         await streams[0].write(p4r.StreamMessageRequest(arbitration={"device_id": 1}))
         assert (await streams[0].read()).arbitration.device_id == 1
         with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await asyncio.wait_for(streams[1].read(), LONGEST_SILENCE + WAIT)
+            await asyncio.wait_for(streams[1].read(), MAX_SILENCE + WAIT)
         assert failure.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         await streams[0].write(p4r.StreamMessageRequest(arbitration={"device_id": 1}))
         assert (await streams[0].read()).arbitration.device_id == 1
@@ -75,7 +75,7 @@ def test_connections_are_counted(client: Client, address: str) -> None:
     with contextlib.ExitStack() as stack:
         idle = [
             stack.enter_context(socket.create_connection((host, int(port)), timeout=WAIT))
-            for _ in range(MOST_CONNECTIONS)
+            for _ in range(MAX_CONNECTIONS)
         ]
         # The client has one of the places, so that the last one finds none: it is closed without a word.
         assert idle[-1].recv(1) == b""
@@ -83,7 +83,7 @@ def test_connections_are_counted(client: Client, address: str) -> None:
 
 
 def test_a_message_has_an_end(client: Client) -> None:
-    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(LARGEST_REQUEST + 1))
+    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(MAX_REQUEST_BYTES + 1))
     with pytest.raises(grpc.RpcError) as failure:
         client.write(insert(entry))
     assert code(failure) == EXHAUSTED
@@ -231,7 +231,7 @@ def test_reads_are_counted_before_they_are_collected(access_point: Program) -> N
         with pytest.raises(grpc.RpcError) as failure:
             list(client.stub.Read(too_long, timeout=6 * WAIT))
         assert code(failure) == EXHAUSTED and "bytes" in failure.value.details()
-        assert small.times and peak(process) < MOST_MEMORY
+        assert small.times and peak(process) < MAX_MEMORY_BYTES
         assert small.median() < 0.1
 
 

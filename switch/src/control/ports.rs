@@ -108,7 +108,7 @@ impl Dataplane {
             return invalid(format!("give a number below {DROP_PORT} that is not the CPU port's"));
         }
         let (mtu, longest) =
-            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.longest_frame - FRAME_OVERHEAD);
+            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.max_frame_len - FRAME_OVERHEAD);
         if mtu > longest {
             return invalid(format!(
                 "the MTU of `{interface}` is {mtu}, and the switch was started for {longest}: lower it (ip link set \

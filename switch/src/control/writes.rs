@@ -15,7 +15,7 @@ use crate::state::Shared;
 use crate::store::{self, Carried, Reach, Store};
 
 /// Updates that packets can see all at once; more would hold packets up.
-const MOST_AT_ONCE: usize = 8192;
+const MAX_UPDATES_AT_ONCE: usize = 8192;
 
 /// A program that was made ready to run.
 pub struct Prepared(Stage);
@@ -212,8 +212,8 @@ impl Dataplane {
 
     /// Why packets cannot meet all of the updates at once, if so.
     pub fn check_at_once(&self, updates: &[Update]) -> Result<(), String> {
-        if updates.len() > MOST_AT_ONCE {
-            return Err(format!("{} updates cannot take effect at once: {MOST_AT_ONCE} can", updates.len()));
+        if updates.len() > MAX_UPDATES_AT_ONCE {
+            return Err(format!("{} updates cannot take effect at once: {MAX_UPDATES_AT_ONCE} can", updates.len()));
         }
         let reach = self.read(|store| {
             let reach = |all: Reach, update| all.and(Reach::of(update, &store.program));

@@ -15,9 +15,9 @@ use crate::link::MAX_WEIGHT;
 pub type Leaves = BTreeMap<Path, Value>;
 
 /// Packets that the queues of a port may be given memory for.
-const MOST_PACKETS: u64 = 1 << 20;
-const HIGHEST_RATE: u64 = 1_000_000_000_000_000;
-const LONGEST_DELAY_NS: u64 = 60_000_000_000;
+const MAX_QUEUE_PACKETS: u64 = 1 << 20;
+const MAX_RATE: u64 = 1_000_000_000_000_000;
+const MAX_DELAY_NS: u64 = 60_000_000_000;
 
 /// A port as the configuration knows it.
 pub struct Port {
@@ -192,8 +192,8 @@ pub fn meaning(leaves: &Leaves, ports: &[Port], queues: usize) -> Result<Vec<Mea
                 return refuse(format!("{}: its link plays a trace in place of a rate: give no cir", port.interface));
             }
             link.trace = trace;
-            link.delay_ns = number("delay", LONGEST_DELAY_NS)?;
-            link.jitter_ns = number("jitter", LONGEST_DELAY_NS)?;
+            link.delay_ns = number("delay", MAX_DELAY_NS)?;
+            link.jitter_ns = number("jitter", MAX_DELAY_NS)?;
             link.overhead = number("overhead", 1 << 16)? as u32;
             link.loss = match model("loss") {
                 Some(Value::Fraction(loss)) => *loss,
@@ -261,11 +261,11 @@ fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Stat
         if burst.is_some() && rate.is_none() {
             return refuse(format!("{at}: bc without cir"));
         }
-        if let Some(rate) = rate.filter(|rate| !(1..=HIGHEST_RATE).contains(rate)) {
-            return refuse(format!("{at}: cir {rate} is not from 1 to {HIGHEST_RATE}"));
+        if let Some(rate) = rate.filter(|rate| !(1..=MAX_RATE).contains(rate)) {
+            return refuse(format!("{at}: cir {rate} is not from 1 to {MAX_RATE}"));
         }
-        if let Some(packets) = packets.filter(|packets| *packets > MOST_PACKETS) {
-            return refuse(format!("{at}: max-queue-depth-packets {packets} is above {MOST_PACKETS}"));
+        if let Some(packets) = packets.filter(|packets| *packets > MAX_QUEUE_PACKETS) {
+            return refuse(format!("{at}: max-queue-depth-packets {packets} is above {MAX_QUEUE_PACKETS}"));
         }
         let (burst, packets) = (burst.unwrap_or(0) as u32, packets.map(|packets| packets as u32));
         if scheduler.to_interface {
@@ -328,8 +328,8 @@ mod tests {
     }
 
     fn queue() -> impl Strategy<Value = QueueConfig> {
-        let limits = (prop::option::of(0u32..=MOST_PACKETS as u32), prop::option::of(0..=u64::from(u32::MAX)));
-        let rate = prop::option::of((1..=HIGHEST_RATE, any::<u32>()));
+        let limits = (prop::option::of(0u32..=MAX_QUEUE_PACKETS as u32), prop::option::of(0..=u64::from(u32::MAX)));
+        let rate = prop::option::of((1..=MAX_RATE, any::<u32>()));
         let weight = prop::option::of(1..=MAX_WEIGHT);
         let queue = (limits, rate, weight).prop_map(|((limit_packets, limit_bytes), rate, weight)| {
             let (rate, burst) = (rate.map(|(rate, _)| rate), rate.map_or(0, |(_, burst)| burst));
@@ -344,8 +344,8 @@ mod tests {
         fn a_start_is_a_configuration(
             queues in prop::array::uniform8(queue()),
             port in queue(),
-            limit_packets in 0..=MOST_PACKETS as u32,
-            delays in (0..=LONGEST_DELAY_NS, 0..=LONGEST_DELAY_NS, prop_oneof![Just(0.0), 0.0..=1.0], 0u32..=1 << 16),
+            limit_packets in 0..=MAX_QUEUE_PACKETS as u32,
+            delays in (0..=MAX_DELAY_NS, 0..=MAX_DELAY_NS, prop_oneof![Just(0.0), 0.0..=1.0], 0u32..=1 << 16),
         ) {
             let (delay_ns, jitter_ns, loss, overhead) = delays;
             let QueueConfig { rate, burst, limit_bytes, .. } = port;

@@ -31,7 +31,7 @@ use crate::control::Dataplane;
 use proto::gnmi::g_nmi_server::GNmiServer;
 
 /// The largest request.
-const LARGEST_REQUEST: usize = 1 << 20;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
 
 /// Of the service, in gRPC's paths.
 pub const NAME: &str = "gnmi.gNMI";
@@ -39,6 +39,6 @@ pub const NAME: &str = "gnmi.gNMI";
 /// The service of a data plane; its configuration starts as the data plane's.
 pub fn server(dataplane: Dataplane) -> GNmiServer<service::Service> {
     GNmiServer::new(service::Service(Arc::new(service::Shared::new(dataplane))))
-        .max_decoding_message_size(LARGEST_REQUEST)
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX)
 }

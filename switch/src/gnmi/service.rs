@@ -15,7 +15,7 @@ use super::proto::gnmi::Encoding;
 use super::proto::gnmi::get_request::DataType;
 use super::schema::MODELS;
 use super::set::{self, Edit};
-use super::tree::MOST_LEAVES;
+use super::tree::MAX_LEAVES;
 use super::value::Value;
 use super::{render, subscribe, tree};
 use crate::control::{
@@ -27,15 +27,15 @@ use crate::peer::{self, Peer};
 /// The version of the protos.
 const VERSION: &str = "0.10.0";
 /// Streams that may be open at once, and messages that may wait for each client.
-const MOST_SUBSCRIBERS: usize = 64;
+const MAX_SUBSCRIBERS: usize = 64;
 const BACKLOG: usize = 2;
 /// Ports that a Set may add and remove: each is an interface to be opened or closed, for which other Sets wait.
-const MOST_CHANGES: usize = 64;
+const MAX_PORT_CHANGES: usize = 64;
 /// Paths of a Get.
-const MOST_PATHS: usize = 64;
+const MAX_PATHS: usize = 64;
 /// Leaves in the answers to Gets that are under way, and those that streams remember.
-const MOST_LEAVES_ANSWERED: usize = 2 * MOST_LEAVES;
-const MOST_LEAVES_WATCHED: usize = 2 * MOST_LEAVES;
+const MAX_ANSWERED_LEAVES: usize = 2 * MAX_LEAVES;
+const MAX_WATCHED_LEAVES: usize = 2 * MAX_LEAVES;
 
 pub struct Shared {
     dataplane: Dataplane,
@@ -59,10 +59,10 @@ impl Shared {
             dataplane,
             config: RwLock::new(Arc::new(config)),
             setting: Mutex::new(()),
-            subscribers: Arc::new(Semaphore::new(MOST_SUBSCRIBERS)),
+            subscribers: Arc::new(Semaphore::new(MAX_SUBSCRIBERS)),
             turn: Arc::default(),
-            answered: Arc::new(Semaphore::new(MOST_LEAVES_ANSWERED)),
-            watched: Arc::new(Semaphore::new(MOST_LEAVES_WATCHED)),
+            answered: Arc::new(Semaphore::new(MAX_ANSWERED_LEAVES)),
+            watched: Arc::new(Semaphore::new(MAX_WATCHED_LEAVES)),
         }
     }
 
@@ -92,7 +92,7 @@ impl Shared {
     /// Room for leaves that a stream remembers.
     pub fn watch(&self, leaves: usize) -> Result<OwnedSemaphorePermit, Status> {
         hold(&self.watched, leaves)
-            .ok_or_else(|| Status::resource_exhausted(format!("{MOST_LEAVES_WATCHED} leaves are watched already")))
+            .ok_or_else(|| Status::resource_exhausted(format!("{MAX_WATCHED_LEAVES} leaves are watched already")))
     }
 
     fn get(&self, request: &gnmi::GetRequest) -> Result<(gnmi::GetResponse, Held), Status> {
@@ -112,8 +112,8 @@ impl Shared {
             let mut leaves = self.leaves(&pattern)?;
             leaves.retain(|path, _| is_of(kind, path));
             number += leaves.len();
-            if number > MOST_LEAVES {
-                let reason = format!("{pattern}: more than {MOST_LEAVES} leaves with the paths before it");
+            if number > MAX_LEAVES {
+                let reason = format!("{pattern}: more than {MAX_LEAVES} leaves with the paths before it");
                 return Err(Status::resource_exhausted(reason));
             }
             held.merge(self.hold_answer(leaves.len())?);
@@ -130,7 +130,7 @@ impl Shared {
 
     fn hold_answer(&self, leaves: usize) -> Result<OwnedSemaphorePermit, Status> {
         hold(&self.answered, leaves).ok_or_else(|| {
-            Status::resource_exhausted(format!("answers with {MOST_LEAVES_ANSWERED} leaves are under way"))
+            Status::resource_exhausted(format!("answers with {MAX_ANSWERED_LEAVES} leaves are under way"))
         })
     }
 
@@ -173,8 +173,8 @@ impl Shared {
             views.push(coming(&views, interface, number)?);
         }
         let changes = leaving.len() + views.len() - there;
-        if changes > MOST_CHANGES {
-            let reason = format!("{changes} ports that come and go: {MOST_CHANGES} in a request are the most");
+        if changes > MAX_PORT_CHANGES {
+            let reason = format!("{changes} ports that come and go: {MAX_PORT_CHANGES} in a request are the most");
             return Err(Status::resource_exhausted(reason));
         }
         let meanings = config::meaning(&leaves, &ports_of(&views), self.dataplane.queues())?;
@@ -238,8 +238,8 @@ fn refusal(error: UpdateError) -> Status {
 /// Before the request waits for its turn.
 fn check_paths(number: usize) -> Result<(), Status> {
     match number {
-        ..=MOST_PATHS => Ok(()),
-        _ => Err(Status::resource_exhausted(format!("{number} paths: {MOST_PATHS} are the most"))),
+        ..=MAX_PATHS => Ok(()),
+        _ => Err(Status::resource_exhausted(format!("{number} paths: {MAX_PATHS} are the most"))),
     }
 }
 
@@ -338,7 +338,7 @@ impl gnmi::g_nmi_server::GNmi for Service {
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         peer::check_reads(Peer::of(request.extensions()))?;
         let Ok(place) = self.0.subscribers.clone().try_acquire_owned() else {
-            return Err(Status::resource_exhausted(format!("{MOST_SUBSCRIBERS} subscribers are here already")));
+            return Err(Status::resource_exhausted(format!("{MAX_SUBSCRIBERS} subscribers are here already")));
         };
         let (outgoing, messages) = mpsc::channel(BACKLOG);
         let shared = self.0.clone();

@@ -21,13 +21,13 @@ use super::service::Shared;
 use super::value::Value;
 
 /// The shortest interval between samples; also how soon a change is seen.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(50);
 /// What a target-defined subscription samples with.
 const USUAL: Duration = Duration::from_secs(1);
 /// A client that takes nothing for so long loses its stream.
 const STALL: Duration = Duration::from_secs(30);
-const MOST_SUBSCRIPTIONS: usize = 64;
+const MAX_SUBSCRIPTIONS: usize = 64;
 /// Leaves in a message.
 const PORTION: usize = 512;
 
@@ -119,8 +119,8 @@ pub async fn refuse(outgoing: &Outgoing, status: Status) {
 
 /// The subscriptions of a list.
 fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
-    if list.subscription.len() > MOST_SUBSCRIPTIONS {
-        return Err(Status::resource_exhausted(format!("at most {MOST_SUBSCRIPTIONS} subscriptions in a stream")));
+    if list.subscription.len() > MAX_SUBSCRIPTIONS {
+        return Err(Status::resource_exhausted(format!("at most {MAX_SUBSCRIPTIONS} subscriptions in a stream")));
     }
     if Mode::try_from(list.mode).is_err() {
         return Err(Status::invalid_argument("mode: STREAM, ONCE or POLL"));
@@ -132,8 +132,8 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
         let pattern = Pattern::parse(list.prefix.as_ref(), &path)?;
         let asked = Duration::from_nanos(subscription.sample_interval);
         let heartbeat = Some(Duration::from_nanos(subscription.heartbeat_interval)).filter(|beat| !beat.is_zero());
-        if heartbeat.is_some_and(|beat| beat < SHORTEST) {
-            return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {SHORTEST:?}")));
+        if heartbeat.is_some_and(|beat| beat < MIN_INTERVAL) {
+            return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {MIN_INTERVAL:?}")));
         }
         let watch = |interval, changes| Watch {
             pattern: pattern.clone(),
@@ -148,9 +148,9 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
         let mode = if list.mode() == Mode::Stream { subscription.mode() } else { SubscriptionMode::OnChange };
         watches.push(match mode {
             SubscriptionMode::OnChange => watch(LOOK, true),
-            SubscriptionMode::Sample if asked.is_zero() => watch(SHORTEST, subscription.suppress_redundant),
-            SubscriptionMode::Sample if asked < SHORTEST => {
-                return Err(Status::invalid_argument(format!("{pattern}: sample_interval: at least {SHORTEST:?}")));
+            SubscriptionMode::Sample if asked.is_zero() => watch(MIN_INTERVAL, subscription.suppress_redundant),
+            SubscriptionMode::Sample if asked < MIN_INTERVAL => {
+                return Err(Status::invalid_argument(format!("{pattern}: sample_interval: at least {MIN_INTERVAL:?}")));
             }
             SubscriptionMode::Sample => watch(asked, subscription.suppress_redundant),
             // Counters change all the time, so that both of its meanings are this.
@@ -187,7 +187,7 @@ impl Stream<'_> {
         for watch in watches.iter_mut().filter(|watch| watch.due <= now) {
             // Samples that were missed are not made up for.
             while watch.due <= now {
-                watch.due += watch.interval.max(SHORTEST);
+                watch.due += watch.interval.max(MIN_INTERVAL);
             }
             let mut beats = false;
             if let (Some(due), Some(beat)) = (&mut watch.heartbeat_due, watch.heartbeat) {

@@ -74,7 +74,7 @@ impl Emitter<'_> {
         if self.is_full() {
             return Err(format!(
                 "the {function} is too long: it takes more than {} instructions",
-                super::emit::MOST_INSTRUCTIONS
+                super::emit::MAX_INSTRUCTIONS
             ));
         }
         if let Some(block) = self.checks.violated {

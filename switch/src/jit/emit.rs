@@ -29,7 +29,7 @@ use crate::state::{Cells, CounterCell, DROP_PORT, Places, State};
 const FOLLOWED_REGISTERS: u32 = 512;
 
 /// Instructions of a function at most: more would take long to translate.
-pub const MOST_INSTRUCTIONS: usize = 1 << 19;
+pub const MAX_INSTRUCTIONS: usize = 1 << 19;
 
 /// Names for the registers' parts of memory start behind those.
 const FIRST_REGISTER: u32 = 16;
@@ -106,7 +106,7 @@ impl<'f> Emitter<'f> {
 
     /// The function has as many instructions as it may have: what is emitted now is thrown away.
     pub fn is_full(&self) -> bool {
-        self.builder.func.dfg.num_insts() > MOST_INSTRUCTIONS
+        self.builder.func.dfg.num_insts() > MAX_INSTRUCTIONS
     }
 
     pub fn constant(&mut self, value: u64) -> Value {

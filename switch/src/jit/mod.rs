@@ -44,7 +44,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Bytes of stack that native code takes at most; the packet thread has 2 MiB.
-const MOST_STACK: u32 = 256 << 10;
+const MAX_STACK_BYTES: u32 = 256 << 10;
 
 /// The native code of one program.
 pub struct Native {
@@ -172,7 +172,7 @@ fn define(
     module.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
     let frame = context.compiled_code().and_then(|compiled| compiled.buffer.frame_layout());
     match frame.map_or(0, |frame| frame.frame_to_fp_offset) {
-        ..=MOST_STACK => Ok(id),
-        bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MOST_STACK}: it is too long")),
+        ..=MAX_STACK_BYTES => Ok(id),
+        bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MAX_STACK_BYTES}: it is too long")),
     }
 }

@@ -16,8 +16,8 @@ use crate::state::wide::{Binary, Fit, Wide, is_true, low_word, power, store};
 use crate::value;
 
 /// Instructions of a program at most, and operands and operations of all its wide expressions together.
-const MOST_CODE: usize = 1 << 18;
-const MOST_WIDE: usize = 1 << 21;
+const MAX_INSTRUCTIONS: usize = 1 << 18;
+const MAX_WIDE_TERMS: usize = 1 << 21;
 
 /// A place in the code that is not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ impl<'a> Assembler<'a> {
 
     /// Refuses more code than a program may have; asked before every statement and expression.
     pub fn check_length(&self) -> Result<(), LoadError> {
-        match self.code.len() > MOST_CODE || self.wide_nodes.get() > MOST_WIDE {
+        match self.code.len() > MAX_INSTRUCTIONS || self.wide_nodes.get() > MAX_WIDE_TERMS {
             true => {
                 self.refuse("the program is too long: its actions, expressions and calls of them take too much code")
             }

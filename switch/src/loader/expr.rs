@@ -41,20 +41,21 @@ pub enum Range {
 /// No constant has more bits, and no left shift by a variable adds more.
 const MAX_BITS: u32 = 1 << 16;
 /// Bits of a value on its way at most.
-const MOST_BITS: u32 = 1 << 20;
+const MAX_INTERMEDIATE_BITS: u32 = 1 << 20;
 /// Nodes of an expression at most.
-const MOST_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 
 /// The expression, if it takes no more than so much memory and time to evaluate.
 fn bounded(expr: Expr, place: &str) -> Result<Expr, LoadError> {
-    if !expr.is_within(&mut { MOST_NODES }) {
-        return refuse(place, format!("its expression is too large: more than {MOST_NODES} operands and operations"));
+    if !expr.is_within(&mut { MAX_NODES }) {
+        return refuse(place, format!("its expression is too large: more than {MAX_NODES} operands and operations"));
     }
     match expr.bits() {
-        ..=MOST_BITS => Ok(expr),
-        bits => {
-            refuse(place, format!("its expression has values of up to {bits} bits: at most {MOST_BITS} are supported"))
-        }
+        ..=MAX_INTERMEDIATE_BITS => Ok(expr),
+        bits => refuse(
+            place,
+            format!("its expression has values of up to {bits} bits: at most {MAX_INTERMEDIATE_BITS} are supported"),
+        ),
     }
 }
 

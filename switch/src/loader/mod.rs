@@ -35,9 +35,9 @@ fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, L
 
 /// What a refusal quotes may be as long as the document.
 fn shortened(mut text: String) -> String {
-    const MOST: usize = 400;
-    if text.len() > MOST {
-        text.truncate(text.floor_char_boundary(MOST));
+    const MAX: usize = 400;
+    if text.len() > MAX {
+        text.truncate(text.floor_char_boundary(MAX));
         text.push_str("...");
     }
     text
@@ -52,7 +52,7 @@ fn place_of(kind: &str, name: &str, source: &Option<SourceInfo>) -> String {
 }
 
 /// Registers that the parameters of an action take at most.
-const MOST_PARAMS: usize = REGISTERS / 8;
+const MAX_PARAM_REGISTERS: usize = REGISTERS / 8;
 
 /// Indices of named objects, for references by name or id.
 struct Objects {
@@ -171,7 +171,7 @@ fn check_format(doc: &Document) -> Result<(), LoadError> {
 
 /// Everything has a number of its own, of 16 bits, and whatever has a size can be counted.
 fn check_numbers(doc: &Document) -> Result<(), LoadError> {
-    const MOST: usize = u16::MAX as usize;
+    const MAX: usize = u16::MAX as usize;
     let all = |count: fn(&json::Pipeline) -> usize| doc.pipelines.iter().map(count).sum();
     let calculations = doc.calculations.len() + all(|pipeline| pipeline.action_profiles.len());
     for (what, count) in [
@@ -188,8 +188,8 @@ fn check_numbers(doc: &Document) -> Result<(), LoadError> {
         ("actions", doc.actions.len()),
         ("tables", all(|pipeline| pipeline.tables.len())),
     ] {
-        if count > MOST {
-            return refuse(format!("`{what}`"), format!("{count} of them are not supported (at most {MOST})"));
+        if count > MAX {
+            return refuse(format!("`{what}`"), format!("{count} of them are not supported (at most {MAX})"));
         }
     }
     Ok(())
@@ -200,11 +200,11 @@ fn param_registers(doc: &Document) -> Result<usize, LoadError> {
     let mut most = 0;
     for action in &doc.actions {
         let registers = action.runtime_data.iter().map(|param| words(param.bitwidth)).sum();
-        if registers > MOST_PARAMS {
+        if registers > MAX_PARAM_REGISTERS {
             let reason = format!(
                 "parameters of {} bits together are not supported (at most {})",
                 64 * registers,
-                64 * MOST_PARAMS
+                64 * MAX_PARAM_REGISTERS
             );
             return refuse(place_of("action", &action.name, &action.source_info), reason);
         }

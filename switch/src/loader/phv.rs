@@ -23,7 +23,7 @@ pub const MAX_WIDTH: u16 = 2048;
 /// Bits of the longest varbit.
 const MAX_VARBIT: u64 = 1 << 14;
 /// Elements of a stack and members of a union at most.
-const MOST_ELEMENTS: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -213,8 +213,8 @@ impl Phv {
         let by_id: HashMap<u64, (u16, bool)> =
             doc.headers.iter().zip(0..).map(|(header, at)| (header.id, (at, header.metadata))).collect();
         let headers = |place: String, ids: &[u64]| -> Result<Vec<u16>, LoadError> {
-            if ids.len() > MOST_ELEMENTS {
-                return refuse(place, format!("{} elements are not supported (at most {MOST_ELEMENTS})", ids.len()));
+            if ids.len() > MAX_ELEMENTS {
+                return refuse(place, format!("{} elements are not supported (at most {MAX_ELEMENTS})", ids.len()));
             }
             let found: Option<Vec<(u16, bool)>> = ids.iter().map(|id| by_id.get(id).copied()).collect();
             match found {
@@ -255,8 +255,8 @@ impl Phv {
             let same = |(a, b): (&u16, &u16)| self.headers[*a as usize].shape().eq(self.headers[*b as usize].shape());
             let alike = |pair: &[Vec<u16>]| pair[0].len() == pair[1].len() && pair[0].iter().zip(&pair[1]).all(same);
             let is_whole = |element: &Vec<u16>| element.len() == members.len().max(1);
-            if elements.len() > MOST_ELEMENTS {
-                let reason = format!("{} elements are not supported (at most {MOST_ELEMENTS})", elements.len());
+            if elements.len() > MAX_ELEMENTS {
+                let reason = format!("{} elements are not supported (at most {MAX_ELEMENTS})", elements.len());
                 return refuse(place, reason);
             }
             if elements.is_empty() || !elements.windows(2).all(alike) || !elements.iter().all(is_whole) {

@@ -19,7 +19,7 @@ pub type ClientId = u64;
 /// Role names are chosen by clients and outlive them (the highest election id must), so their number is bounded.
 const MAX_ROLES: usize = 64;
 const MAX_CLIENTS_PER_ROLE: usize = 64;
-const LONGEST_ROLE_NAME: usize = 256;
+const MAX_ROLE_NAME_LEN: usize = 256;
 
 #[derive(Default)]
 struct Election {
@@ -163,8 +163,8 @@ fn role(role: Option<&Role>) -> Result<(&str, Option<RoleConfig>), Status> {
     if role.id != 0 && role.name.is_empty() {
         return Err(Status::invalid_argument("role.id is deprecated: name the role in role.name"));
     }
-    if role.name.len() > LONGEST_ROLE_NAME {
-        return Err(Status::invalid_argument(format!("role.name is longer than {LONGEST_ROLE_NAME} bytes")));
+    if role.name.len() > MAX_ROLE_NAME_LEN {
+        return Err(Status::invalid_argument(format!("role.name is longer than {MAX_ROLE_NAME_LEN} bytes")));
     }
     match &role.config {
         Some(_) if role.name.is_empty() => {

@@ -23,10 +23,10 @@ pub type Outgoing = Result<StreamMessageResponse, Status>;
 /// Messages that may wait for one client.
 const QUEUE: usize = 1024;
 /// Streams at once.
-const MOST_STREAMS: usize = 512;
+const MAX_STREAMS: usize = 512;
 /// Of those that have not said which role they want: of one connection, and for how long.
-const MOST_SILENT: usize = 64;
-pub const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+const MAX_SILENT_STREAMS: usize = 64;
+pub const MAX_SILENCE: Duration = Duration::from_secs(20);
 /// Places of a queue that only arbitration notices may take.
 const RESERVED: usize = 64;
 
@@ -75,12 +75,12 @@ impl Clients {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let (alive, stalled) = oneshot::channel();
         let mut inner = self.lock();
-        if inner.clients.len() == MOST_STREAMS {
-            return Err(Status::resource_exhausted(format!("{MOST_STREAMS} streams are open")));
+        if inner.clients.len() == MAX_STREAMS {
+            return Err(Status::resource_exhausted(format!("{MAX_STREAMS} streams are open")));
         }
         let silent = inner.clients.values().filter(|client| client.silent.is_some() && client.silent == peer);
-        if silent.count() >= MOST_SILENT {
-            let reason = format!("{MOST_SILENT} streams of this connection have not arbitrated yet");
+        if silent.count() >= MAX_SILENT_STREAMS {
+            let reason = format!("{MAX_SILENT_STREAMS} streams of this connection have not arbitrated yet");
             return Err(Status::resource_exhausted(reason));
         }
         inner.last_id += 1;

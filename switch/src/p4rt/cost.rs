@@ -11,8 +11,8 @@ use super::write;
 use crate::control::MeterConfig;
 
 /// Entities that a `Read` may go through, and bytes that it may copy.
-const MOST_ENTITIES: usize = 1 << 24;
-const MOST_BYTES: usize = 192 << 20;
+const MAX_READ_ENTITIES: usize = 1 << 24;
+const MAX_READ_BYTES: usize = 192 << 20;
 /// What is answered at once; all else is answered beside what others ask.
 const FEW_ENTITIES: usize = 4096;
 const FEW_BYTES: usize = 1 << 20;
@@ -39,7 +39,7 @@ impl Cost {
 
     fn check(&self) -> Checked<()> {
         for (number, most, what) in
-            [(self.entities, MOST_ENTITIES, "entities"), (self.bytes, MOST_BYTES, "bytes to copy")]
+            [(self.entities, MAX_READ_ENTITIES, "entities"), (self.bytes, MAX_READ_BYTES, "bytes to copy")]
         {
             if number > most {
                 return refuse!(

@@ -13,11 +13,11 @@ use super::proto::p4::v1 as p4;
 use crate::control::{Digest, DigestId, Update, Value};
 
 /// A list never grows beyond this, whatever the client allows, so that a message stays far below gRPC's 4 MiB.
-const LONGEST_LIST: usize = 4096;
+const MAX_LIST_LEN: usize = 4096;
 /// Nor beyond so many bytes of values.
-const LONGEST_LIST_BYTES: usize = 2 << 20;
+const MAX_LIST_BYTES: usize = 2 << 20;
 /// Samples that wait for an acknowledgement; beyond it the oldest list counts as lost.
-const MOST_UNACKNOWLEDGED: usize = 1 << 16;
+const MAX_UNACKNOWLEDGED: usize = 1 << 16;
 
 /// A list that is ready to be sent: its id and the values of its samples.
 #[derive(Debug, PartialEq)]
@@ -88,10 +88,10 @@ impl DigestQueue {
         self.buffered_bytes += sample.values.iter().map(|value| value.bits() as usize / 8 + 10).sum::<usize>();
         self.buffer.push(sample);
         let longest = match self.config.max_list_size {
-            1.. => (self.config.max_list_size as usize).min(LONGEST_LIST),
-            _ => LONGEST_LIST,
+            1.. => (self.config.max_list_size as usize).min(MAX_LIST_LEN),
+            _ => MAX_LIST_LEN,
         };
-        let is_full = self.buffer.len() >= longest || self.buffered_bytes >= LONGEST_LIST_BYTES;
+        let is_full = self.buffer.len() >= longest || self.buffered_bytes >= MAX_LIST_BYTES;
         (is_full || self.max_timeout().is_zero()).then(|| self.flush(now))
     }
 
@@ -149,7 +149,7 @@ impl DigestQueue {
             let samples = buffer.iter().map(|sample| (sample.digest, sample.sequence)).collect();
             self.sent.insert(list_id, Sent { at: now, samples });
         }
-        while self.unacknowledged > MOST_UNACKNOWLEDGED
+        while self.unacknowledged > MAX_UNACKNOWLEDGED
             && let Some((&oldest, _)) = self.sent.first_key_value()
         {
             self.take_sent(oldest);
@@ -239,8 +239,8 @@ mod tests {
         for value in 0..300_000 {
             q.offer(sample(value), t);
         }
-        assert!(q.sent.values().map(|sent| sent.samples.len()).sum::<usize>() <= MOST_UNACKNOWLEDGED);
-        assert!(q.buffer.len() <= LONGEST_LIST && q.buffered.len() == q.buffer.len());
+        assert!(q.sent.values().map(|sent| sent.samples.len()).sum::<usize>() <= MAX_UNACKNOWLEDGED);
+        assert!(q.buffer.len() <= MAX_LIST_LEN && q.buffered.len() == q.buffer.len());
         assert!(q.acknowledge(1).is_empty(), "the oldest list was forgotten");
     }
 }

@@ -9,7 +9,7 @@ use crate::control::Program;
 use crate::program::FieldInfo;
 
 /// Of a field: p4c has none wider.
-const MOST_BITS: u32 = 2048;
+const MAX_FIELD_BITS: u32 = 2048;
 
 /// A field of a controller header.
 pub struct HeaderField {
@@ -29,8 +29,8 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
     let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
     for (field, width) in metadata.iter().zip(found) {
         let (id, name) = (field.id, &field.name);
-        if !(1..=MOST_BITS).contains(&width) {
-            return refuse!(InvalidArgument, "{name}: {width} bits; at most {MOST_BITS}");
+        if !(1..=MAX_FIELD_BITS).contains(&width) {
+            return refuse!(InvalidArgument, "{name}: {width} bits; at most {MAX_FIELD_BITS}");
         }
         if id == 0 || fields.iter().any(|other| other.id == id) {
             return refuse!(InvalidArgument, "{name}: id {id} is zero or used twice");

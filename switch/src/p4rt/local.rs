@@ -17,7 +17,7 @@ use super::proto::google::rpc;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
 use super::service::{Service, Shared};
-use super::{LARGEST_REQUEST, stream};
+use super::{MAX_REQUEST_BYTES, stream};
 use crate::control::{Dataplane, Events};
 
 /// The RPCs that are one request and one answer; `Read`'s answers are one.
@@ -37,9 +37,9 @@ pub struct Local {
 }
 
 fn decode<M: Message + Default>(bytes: &[u8]) -> Result<Request<M>, Status> {
-    if bytes.len() > LARGEST_REQUEST {
+    if bytes.len() > MAX_REQUEST_BYTES {
         let length = bytes.len();
-        return Err(Status::out_of_range(format!("a message of {length} bytes: {LARGEST_REQUEST} are the most")));
+        return Err(Status::out_of_range(format!("a message of {length} bytes: {MAX_REQUEST_BYTES} are the most")));
     }
     let message = M::decode(bytes).map_err(|error| Status::invalid_argument(format!("not a message: {error}")))?;
     Ok(Request::new(message))

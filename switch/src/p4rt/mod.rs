@@ -71,16 +71,16 @@ pub use tls::{Secured, Tls};
 /// What the protos say, for clients that ask.
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 /// The largest request: a pipeline config or a batch of updates.
-const LARGEST_REQUEST: usize = 64 << 20;
+const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// Requests and streams of one connection at once, and how many of them are read and answered at a time.
-const MOST_STREAMS: u32 = 128;
-const MOST_REQUESTS: usize = 16;
+const MAX_STREAMS: u32 = 128;
+const MAX_REQUESTS: usize = 16;
 /// Bytes of a request, and of all requests of a connection, that a client may send ahead: a usual batch never waits for
 /// the server to ask for more.
 const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// A request that has not come and been answered by then never will.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(120);
 /// A connection whose peer has vanished is found out by pings, so that another controller may take over.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -151,7 +151,7 @@ impl P4RuntimeListener {
         let gnmi = crate::gnmi::server(dataplane.clone());
         let shared = Arc::new(Shared::new(self.device_id, dataplane));
         let service = P4RuntimeServer::new(Service(shared.clone()))
-            .max_decoding_message_size(LARGEST_REQUEST)
+            .max_decoding_message_size(MAX_REQUEST_BYTES)
             .max_encoding_message_size(usize::MAX);
         let secured = self.secured;
         let watch = async {
@@ -170,11 +170,11 @@ impl P4RuntimeListener {
         };
         let describe = |error| format!("reflection: {error}");
         let server = Server::builder()
-            .max_concurrent_streams(MOST_STREAMS)
+            .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .concurrency_limit_per_connection(MOST_REQUESTS)
-            .timeout(LONGEST_WAIT)
+            .concurrency_limit_per_connection(MAX_REQUESTS)
+            .timeout(MAX_REQUEST_TIME)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .layer(Bounded::new(First(LongMessages(service))))

@@ -20,15 +20,15 @@ use super::read::Answer;
 pub type Portions = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
 
 /// Answers of several portions that may be under way at once, of all connections and of one: each holds a snapshot.
-const MOST_READS: usize = 16;
-const MOST_READS_OF_ONE: usize = 4;
+const MAX_READS: usize = 16;
+const MAX_READS_PER_CONNECTION: usize = 4;
 /// A read whose client takes nothing for so long ends.
 const STALL: Duration = Duration::from_secs(10);
 /// A `ReadResponse` is sent when its entities have this many bytes; clients take 4 MiB by default.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// KiB that all reads under way may have copied.
-const MOST_KIB: usize = 256 << 10;
+const MAX_READ_KIB: usize = 256 << 10;
 
 /// The reads under way, by connection.
 pub struct Reads {
@@ -39,7 +39,7 @@ pub struct Reads {
 
 impl Default for Reads {
     fn default() -> Reads {
-        Reads { open: Mutex::default(), room: Arc::new(Semaphore::new(MOST_KIB)) }
+        Reads { open: Mutex::default(), room: Arc::new(Semaphore::new(MAX_READ_KIB)) }
     }
 }
 
@@ -54,15 +54,18 @@ impl Reads {
     /// A place for a long read that copies so many bytes.
     pub fn place(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<Place, Status> {
         let Ok(room) = self.room.clone().try_acquire_many_owned((bytes >> 10) as u32) else {
-            return Err(Status::resource_exhausted(format!("long reads have copied {} MiB already", MOST_KIB >> 10)));
+            return Err(Status::resource_exhausted(format!(
+                "long reads have copied {} MiB already",
+                MAX_READ_KIB >> 10
+            )));
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.values().sum::<usize>() >= MOST_READS {
-            return Err(Status::resource_exhausted(format!("{MOST_READS} long reads are under way")));
+        if open.values().sum::<usize>() >= MAX_READS {
+            return Err(Status::resource_exhausted(format!("{MAX_READS} long reads are under way")));
         }
         let own = open.entry(peer).or_default();
-        if *own >= MOST_READS_OF_ONE {
-            let reason = format!("{MOST_READS_OF_ONE} long reads of this connection are under way");
+        if *own >= MAX_READS_PER_CONNECTION {
+            let reason = format!("{MAX_READS_PER_CONNECTION} long reads of this connection are under way");
             return Err(Status::resource_exhausted(reason));
         }
         *own += 1;

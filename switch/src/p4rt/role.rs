@@ -16,7 +16,7 @@ use super::value;
 /// Where the type of an `Any` is named.
 const TYPE: &str = "stratum.P4RoleConfig";
 /// Ids that a role may list.
-const MOST_IDS: usize = 4096;
+const MAX_ROLE_IDS: usize = 4096;
 
 /// The message, as Stratum defines it.
 #[derive(Clone, PartialEq, Message)]
@@ -62,8 +62,8 @@ impl RoleConfig {
         let Ok(config) = P4RoleConfig::decode(&message.value[..]) else {
             return Err(invalid(&format!("this is no {TYPE}")));
         };
-        if config.exclusive_p4_ids.len() + config.shared_p4_ids.len() > MOST_IDS {
-            return Err(invalid(&format!("more than {MOST_IDS} ids")));
+        if config.exclusive_p4_ids.len() + config.shared_p4_ids.len() > MAX_ROLE_IDS {
+            return Err(invalid(&format!("more than {MAX_ROLE_IDS} ids")));
         }
         let exclusive: BTreeSet<u32> = config.exclusive_p4_ids.into_iter().collect();
         let shared: BTreeSet<u32> = config.shared_p4_ids.into_iter().collect();

@@ -26,7 +26,7 @@ use crate::peer::{self, Peer};
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
 /// KiB of pipelines that are being sent to clients.
-const MOST_ANSWERS: usize = 64 << 10;
+const MAX_ANSWER_KIB: usize = 64 << 10;
 
 /// What a write changes besides the data plane.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Shared {
             pipeline: RwLock::new(None),
             reads: Arc::default(),
             pipelines: tokio::sync::Mutex::default(),
-            answers: Arc::new(Semaphore::new(MOST_ANSWERS)),
+            answers: Arc::new(Semaphore::new(MAX_ANSWER_KIB)),
         }
     }
 
@@ -342,7 +342,7 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         let config = self.0.pipeline().ok().map(|pipeline| pipeline.config(request.response_type()));
         let kib = config.as_ref().map_or(0, Message::encoded_len) >> 10;
         let Ok(held) = self.0.answers.clone().try_acquire_many_owned(kib as u32) else {
-            return Err(Status::resource_exhausted(format!("pipelines of {} MiB are under way", MOST_ANSWERS >> 10)));
+            return Err(Status::resource_exhausted(format!("pipelines of {} MiB are under way", MAX_ANSWER_KIB >> 10)));
         };
         let mut answer = Response::new(p4::GetForwardingPipelineConfigResponse { config });
         answer.extensions_mut().insert(Held::new(held));

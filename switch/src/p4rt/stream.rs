@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tonic::{Code, Status, Streaming};
 
 use super::arbitration::ClientId;
-use super::clients::{LONGEST_SILENCE, Opened, Outgoing, offer};
+use super::clients::{MAX_SILENCE, Opened, Outgoing, offer};
 use super::digest::{DigestList, DigestQueue};
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
@@ -28,7 +28,7 @@ use crate::peer::{self, Peer};
 /// How long a stream that ends with an error waits for its client to take it.
 const LAST_WORD: Duration = Duration::from_secs(5);
 /// Idle entries in one notification.
-const MOST_IDLE_ENTRIES: usize = 256;
+const MAX_IDLE_ENTRIES: usize = 256;
 
 /// The digests that are enabled, by P4Info id.
 #[derive(Default)]
@@ -96,13 +96,13 @@ pub async fn serve(
     mut incoming: Streaming<p4::StreamMessageRequest>,
 ) {
     let Opened { id, queue, mut stalled } = opened;
-    let silence = tokio::time::sleep(LONGEST_SILENCE);
+    let silence = tokio::time::sleep(MAX_SILENCE);
     tokio::pin!(silence);
     let mut is_silent = true;
     let last_word = loop {
         let message = tokio::select! {
             () = &mut silence, if is_silent => {
-                let reason = format!("no arbitration came within {} s", LONGEST_SILENCE.as_secs());
+                let reason = format!("no arbitration came within {} s", MAX_SILENCE.as_secs());
                 break Some(Status::deadline_exceeded(reason));
             }
             message = incoming.message() => message,
@@ -265,8 +265,8 @@ async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
 
 /// Passes idle entries on to the primaries, those that come together in one message.
 pub async fn deliver_notices(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>) {
-    let mut waiting = Vec::with_capacity(MOST_IDLE_ENTRIES);
-    while notices.recv_many(&mut waiting, MOST_IDLE_ENTRIES).await > 0 {
+    let mut waiting = Vec::with_capacity(MAX_IDLE_ENTRIES);
+    while notices.recv_many(&mut waiting, MAX_IDLE_ENTRIES).await > 0 {
         deliver_idle(&shared, waiting.drain(..));
     }
 }
@@ -322,6 +322,6 @@ pub async fn deliver_now(shared: &Shared, events: &mut Events) {
         send_list(shared, id, list).await;
     }
     while !events.notices.is_empty() {
-        deliver_idle(shared, std::iter::from_fn(|| events.notices.try_recv().ok()).take(MOST_IDLE_ENTRIES));
+        deliver_idle(shared, std::iter::from_fn(|| events.notices.try_recv().ok()).take(MAX_IDLE_ENTRIES));
     }
 }

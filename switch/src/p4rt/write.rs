@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::entry;
-use super::error::{Checked, MOST_TEXTS, refuse};
+use super::error::{Checked, MAX_ERROR_TEXTS, refuse};
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
@@ -30,13 +30,13 @@ use crate::control::{
 };
 
 /// A longer request goes to the data plane in several messages.
-const LONGEST_BATCH: usize = 8192;
+const MAX_BATCH_LEN: usize = 8192;
 /// What a batch of which all or nothing takes effect may change, each cell and entry on its own.
-const MOST_TOGETHER: usize = 1 << 20;
+const MAX_ATOMIC_CHANGES: usize = 1 << 20;
 /// After so many updates streams get their turn.
 const BREATH: usize = 512;
 /// What a client may keep with a multicast group or a default action, bytes.
-const LONGEST_METADATA: usize = 4096;
+const MAX_METADATA_LEN: usize = 4096;
 
 /// What a meter that was cleared has coloured.
 const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
@@ -104,18 +104,18 @@ impl<'a> Writer<'a> {
 
     /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
     pub async fn run(mut self, updates: Vec<Bytes>) -> Vec<Checked<()>> {
-        self.batch.reserve(updates.len().min(LONGEST_BATCH));
-        self.owners.reserve(updates.len().min(LONGEST_BATCH));
+        self.batch.reserve(updates.len().min(MAX_BATCH_LEN));
+        self.owners.reserve(updates.len().min(MAX_BATCH_LEN));
         for (number, update) in updates.into_iter().enumerate() {
             if number % BREATH == BREATH - 1 {
                 tokio::task::yield_now().await;
             }
             let outcome = self.update(update);
             self.end(outcome);
-            while self.take_rest(LONGEST_BATCH) {
+            while self.take_rest(MAX_BATCH_LEN) {
                 self.flush().await;
             }
-            if self.batch.len() >= LONGEST_BATCH {
+            if self.batch.len() >= MAX_BATCH_LEN {
                 self.flush().await;
             }
         }
@@ -132,8 +132,8 @@ impl<'a> Writer<'a> {
             }
             let outcome = self.update(update);
             self.end(outcome);
-            if self.take_rest(MOST_TOGETHER) || self.batch.len() > MOST_TOGETHER {
-                let reason = format!("the updates change more than {MOST_TOGETHER} things together");
+            if self.take_rest(MAX_ATOMIC_CHANGES) || self.batch.len() > MAX_ATOMIC_CHANGES {
+                let reason = format!("the updates change more than {MAX_ATOMIC_CHANGES} things together");
                 return Err(Status::resource_exhausted(reason));
             }
         }
@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
         self.enable_digests();
         let (mut batch, mut written, mut undo) = (std::mem::take(&mut self.batch), 0, Vec::new());
         while !batch.is_empty() {
-            let rest = batch.split_off(batch.len().min(LONGEST_BATCH));
+            let rest = batch.split_off(batch.len().min(MAX_BATCH_LEN));
             let number = batch.len();
             if let Err((place, error)) = self.dataplane.write_all(batch, at_once, &mut undo).await {
                 self.dataplane.undo(undo).await;
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
     fn end(&mut self, mut outcome: Checked<()>) {
         if let Err(refusal) = &mut outcome {
             self.failures += 1;
-            if self.failures > MOST_TEXTS {
+            if self.failures > MAX_ERROR_TEXTS {
                 refusal.message = String::new();
             }
         }
@@ -221,7 +221,7 @@ impl<'a> Writer<'a> {
 
     /// Updates of all the cells that a wildcard names.
     fn spread(&mut self, mut updates: impl Iterator<Item = Update> + Send + 'static) {
-        updates.by_ref().take(LONGEST_BATCH).for_each(|update| self.push(update));
+        updates.by_ref().take(MAX_BATCH_LEN).for_each(|update| self.push(update));
         if updates.size_hint().1 != Some(0) {
             self.rest = Some(Box::new(updates));
         }
@@ -418,9 +418,9 @@ impl<'a> Writer<'a> {
                     self.note(Note::Multicast(group, Bytes::new()));
                     return Ok(());
                 }
-                if message.metadata.len() > LONGEST_METADATA {
+                if message.metadata.len() > MAX_METADATA_LEN {
                     let reason = "bytes of metadata are the most";
-                    return refuse!(ResourceExhausted, "multicast group {group}: {LONGEST_METADATA} {reason}");
+                    return refuse!(ResourceExhausted, "multicast group {group}: {MAX_METADATA_LEN} {reason}");
                 }
                 let (replicas, backups) = replication::replicas(&message.replicas)
                     .map_err(|e| e.at(format_args!("multicast group {group}")))?;

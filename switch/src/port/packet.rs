@@ -18,7 +18,7 @@ use crate::state::frame::Packet;
 const RECEIVE_BUFFER: libc::c_int = 2 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
 /// Space for so many frames is offered to the kernel at first even when fewer came last time.
-const FEWEST: usize = 4;
+const MIN_EXPECTED: usize = 4;
 
 /// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
 // SAFETY: CMSG_SPACE only computes.
@@ -75,7 +75,7 @@ impl PacketPort {
             let address = (&raw const address).cast::<libc::sockaddr>();
             libc::bind(socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
         })?;
-        Ok(PacketPort { socket, expected: FEWEST })
+        Ok(PacketPort { socket, expected: MIN_EXPECTED })
     }
 }
 
@@ -89,7 +89,7 @@ impl PortIo for PacketPort {
             received.packets += more.packets;
             received.too_long += more.too_long;
         }
-        self.expected = (2 * received.packets).clamp(FEWEST, BATCH);
+        self.expected = (2 * received.packets).clamp(MIN_EXPECTED, BATCH);
         Ok(received)
     }
 

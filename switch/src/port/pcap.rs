@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::pipe::{LONGEST_PIPED, Pipe};
+use super::pipe::{MAX_PIPED_FRAME_LEN, Pipe};
 use super::{PortIo, Received};
 use crate::state::frame::Packet;
 
@@ -176,7 +176,7 @@ impl FilePort {
             match std::fs::metadata(&path) {
                 Ok(file) if file.file_type().is_fifo() => {
                     pipe = Some(Pipe::open(Path::new(&path)).map_err(|e| format!("{path}: {e}"))?);
-                    longest = LONGEST_PIPED;
+                    longest = MAX_PIPED_FRAME_LEN;
                 }
                 Ok(_) => records
                     .extend(read_pcap(Path::new(&path))?.into_iter().map(|record| (record.time, index, record.frame))),

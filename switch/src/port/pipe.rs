@@ -13,7 +13,7 @@ use super::pcap::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME};
 use crate::state::frame::Packet;
 
 /// Bytes of the longest frame that is forwarded: a jumbo frame.
-pub(super) const LONGEST_PIPED: usize = 9216;
+pub(super) const MAX_PIPED_FRAME_LEN: usize = 9216;
 
 pub(super) struct Pipe {
     file: File,
@@ -30,7 +30,7 @@ impl Pipe {
         // Also for writing, which nobody does: a pipe without any writer would always be readable.
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let name = path.display().to_string();
-        Ok(Pipe { file, name, format: None, bytes: Vec::with_capacity(LONGEST_PIPED), frames: 0 })
+        Ok(Pipe { file, name, format: None, bytes: Vec::with_capacity(MAX_PIPED_FRAME_LEN), frames: 0 })
     }
 
     /// All that is there. The error names the frame that is none; nothing can be received behind it.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn packets(number: usize) -> Vec<Box<Packet>> {
-        let mut pool = Pool::new(LONGEST_PIPED, number);
+        let mut pool = Pool::new(MAX_PIPED_FRAME_LEN, number);
         (0..number).map(|_| pool.take().unwrap()).collect()
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn no_more_than_asked_for_is_taken_and_long_frames_are_counted() {
         let (mut pipe, mut writer) = pipe("batches");
         writer.write_all(&words(&HEADER)).unwrap();
-        for length in [1_u32, 2, LONGEST_PIPED as u32 + 1, 3] {
+        for length in [1_u32, 2, MAX_PIPED_FRAME_LEN as u32 + 1, 3] {
             writer.write_all(&words(&[0, 0, length, length])).unwrap();
             writer.write_all(&vec![5; length as usize]).unwrap();
         }

@@ -59,7 +59,7 @@ pub struct Store {
 }
 
 /// Bytes that a client may keep with an entry.
-const LONGEST_COOKIE: usize = 4096;
+const MAX_COOKIE_LEN: usize = 4096;
 
 fn invalid<T>(reason: impl Into<String>) -> Result<T> {
     Err(UpdateError::InvalidArgument(reason.into()))
@@ -360,8 +360,8 @@ impl Store {
         if entry.counter.is_some() {
             self.check_counter(entry.table)?;
         }
-        if entry.cookie.len() > LONGEST_COOKIE {
-            return exhausted(format!("{} bytes of metadata: {LONGEST_COOKIE} are the most", entry.cookie.len()));
+        if entry.cookie.len() > MAX_COOKIE_LEN {
+            return exhausted(format!("{} bytes of metadata: {MAX_COOKIE_LEN} are the most", entry.cookie.len()));
         }
         let info = self.table(entry.table)?;
         if entry.idle_timeout_ns > 0 && !info.support_timeout {

@@ -11,11 +11,11 @@ use crate::state::{ColourCells, CounterCell};
 use crate::value::words;
 
 /// Cells of an array, entries of a table and members of a profile at most.
-const MOST_CELLS: usize = 1 << 24;
+const MAX_CELLS: usize = 1 << 24;
 /// Bytes of all arrays, with what is counted of entries, which are there from the start; and with tables and profiles
 /// when they are full.
-const MOST_AT_ONCE: usize = 256 << 20;
-const MOST_WHEN_FULL: usize = 1 << 30;
+const MAX_BYTES_AT_START: usize = 256 << 20;
+const MAX_BYTES_WHEN_FULL: usize = 1 << 30;
 /// Of an entry: its places in two hash tables, which are at most 7/8 full and double, and in the lists of free slots.
 const INDEX: usize = 32;
 /// Of a member or group of a profile.
@@ -66,11 +66,12 @@ pub fn check_size(program: &Program) -> Result<()> {
     let (mut at_once, mut full) = (0usize, 0usize);
     for size in sizes(program) {
         let Size { name, cells, .. } = size;
-        if cells > MOST_CELLS {
-            return invalid(format!("`{name}` has a size of {cells}: {MOST_CELLS} is the largest"));
+        if cells > MAX_CELLS {
+            return invalid(format!("`{name}` has a size of {cells}: {MAX_CELLS} is the largest"));
         }
         (at_once, full) = (at_once.saturating_add(size.at_once), full.saturating_add(size.full));
-        for (bytes, most, what) in [(at_once, MOST_AT_ONCE, "arrays"), (full, MOST_WHEN_FULL, "arrays and full tables")]
+        for (bytes, most, what) in
+            [(at_once, MAX_BYTES_AT_START, "arrays"), (full, MAX_BYTES_WHEN_FULL, "arrays and full tables")]
         {
             if bytes > most {
                 return invalid(format!(

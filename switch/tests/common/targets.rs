@@ -20,8 +20,8 @@ pub const TARGETS: [Target; 4] =
     [("loader", loader), ("packets", packets), ("programs", super::programs::programs), ("write", write)];
 
 /// Packets of an input; more would be slow and show no more.
-const MOST_PACKETS: usize = 12;
-const MOST_REQUESTS: usize = 24;
+const MAX_PACKETS: usize = 12;
+const MAX_REQUESTS: usize = 24;
 const ENTRIES: usize = 6;
 
 const PROGRAMS: [&str; 8] = [
@@ -184,7 +184,7 @@ pub fn packets(input: &[u8]) {
         pairs[which].get_or_init(load).anew()
     });
     let mut frames: Vec<(u16, &[u8])> = Vec::new();
-    while let ([length, port, behind @ ..], true) = (rest, frames.len() < MOST_PACKETS) {
+    while let ([length, port, behind @ ..], true) = (rest, frames.len() < MAX_PACKETS) {
         let (frame, behind) = behind.split_at((*length as usize).min(behind.len()));
         frames.push((PORTS.start + u16::from(*port) % (PORTS.end - PORTS.start), frame));
         rest = behind;
@@ -249,7 +249,7 @@ pub fn write(input: &[u8]) {
     SERVER.with(|Server { runtime, server, loaded, ends, .. }| {
         runtime.block_on(async {
             server.start(&loaded[which as usize % loaded.len()]).await.unwrap();
-            for _ in 0..MOST_REQUESTS {
+            for _ in 0..MAX_REQUESTS {
                 let [low, high, behind @ ..] = rest else { break };
                 let length = usize::from(u16::from_le_bytes([*low, *high])).min(behind.len());
                 // Refusing is fine.

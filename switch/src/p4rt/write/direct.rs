@@ -31,8 +31,8 @@ impl Writer<'_> {
             Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
             None => Vec::new(),
         };
-        if cookie.len() > LONGEST_METADATA {
-            return refuse!(ResourceExhausted, "table {name}: {LONGEST_METADATA} bytes of metadata are the most");
+        if cookie.len() > MAX_METADATA_LEN {
+            return refuse!(ResourceExhausted, "table {name}: {MAX_METADATA_LEN} bytes of metadata are the most");
         }
         self.push(Update::SetDefault { table: table.target, action });
         if table.meter.is_some() {
