@@ -29,7 +29,9 @@ MAX_MEMORY_BYTES = 512 << 20
 
 
 async def test_streams_are_counted(address: str) -> None:
-    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MAX_STREAMS // MAX_SILENT_STREAMS + 1)]
+    channels = [
+        grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MAX_STREAMS // MAX_SILENT_STREAMS + 1)
+    ]
     try:
         stubs = [p4r_grpc.P4RuntimeStub(channel) for channel in channels]
         streams = [stubs[number // MAX_SILENT_STREAMS].StreamChannel() for number in range(MAX_STREAMS)]
