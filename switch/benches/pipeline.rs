@@ -8,8 +8,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, Program};
+use apswitch::dataplane_ops::Outbox;
 use apswitch::machine::Machine;
 use apswitch::state::Shared;
 use apswitch::state::frame::Pool;

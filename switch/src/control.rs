@@ -23,17 +23,17 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
 pub use self::links::{LinkView, WINDOW, Window};
-use self::links::{Recent, Standing};
+use self::links::{OperStatus, Recent};
 pub use self::ports::NewPort;
 pub(crate) use self::watch::WATCH_INTERVAL;
-use crate::change::Outbox;
-pub use crate::change::{
+use crate::dataplane_ops::Outbox;
+pub use crate::dataplane_ops::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
 };
-use crate::command::{self, Command, Line};
 use crate::drops::DropCells;
 pub use crate::drops::Drops;
-use crate::engine::{Clock, Engine, Errand};
+use crate::engine::{BlockingTask, Clock, Engine};
+use crate::engine_messages::{self, Command, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
 use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
@@ -43,10 +43,10 @@ pub use crate::program::{
 };
 use crate::state::frame::Pool;
 use crate::store::Store;
-pub use crate::update::{
+use crate::v1model::{MIN_PACKETS, Port, Switch};
+pub use crate::write_api::{
     EntryAction, EntryView, GroupMember, ProfileGroup, Replicated, TableEntry, Update, UpdateError, WeightedCall,
 };
-use crate::v1model::{MIN_PACKETS, Port, Switch};
 pub use writes::Prepared;
 use writes::Stage;
 
@@ -109,11 +109,11 @@ struct PortHandle {
     number: PortNumber,
     interface: String,
     cells: Arc<PortCells>,
-    /// As `standing` says.
+    /// As `oper_status` says.
     up: AtomicBool,
     /// As `up`, as far as the store has heard.
-    told: AtomicBool,
-    standing: Mutex<Standing>,
+    up_in_store: AtomicBool,
+    oper_status: Mutex<OperStatus>,
     failed: Arc<AtomicBool>,
     /// Index of the interface that it is open on; 0: none yet, or it is gone.
     interface_index: AtomicI32,
@@ -125,7 +125,7 @@ struct PortHandle {
 }
 
 struct Inner {
-    commands: command::Sender,
+    commands: engine_messages::Sender,
     /// Bytes that a frame's buffer holds.
     max_frame_len: usize,
     packet_outs: Arc<Semaphore>,
@@ -142,7 +142,7 @@ struct Inner {
     clock: Clock,
     seed: u64,
     notices: mpsc::Sender<Notice>,
-    errands: std::sync::mpsc::Sender<Errand>,
+    blocking_tasks: std::sync::mpsc::Sender<BlockingTask>,
     stopping: AtomicBool,
     /// Readable when it is.
     stop: EventFd,
@@ -219,7 +219,7 @@ impl Dataplane {
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
         let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
-        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do)))?;
+        let sockets = spawn("sockets", Box::new(move || ports::run_blocking_tasks(&to_do)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
         if watch_interfaces {
             let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
@@ -236,12 +236,12 @@ impl Dataplane {
         max_frame_len: usize,
         watch_interfaces: bool,
         clock: Clock,
-    ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<Errand>), StartError> {
+    ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<BlockingTask>), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
         let (packet_ins, packet_in_events) = mpsc::channel(MAX_EVENTS);
         let (digests, digest_events) = mpsc::channel(MAX_EVENTS);
         let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
-        let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
+        let (commands, received) = engine_messages::channel().map_err(|e| fail("eventfd", e.into()))?;
 
         let ports = config.ports.iter().map(|port| Port::new(port.number, port.link.clone(), config.seed));
         let ports: Vec<Port> = ports.collect();
@@ -256,8 +256,8 @@ impl Dataplane {
         let capture = config.capture.as_deref();
         let lines = lines.into_iter().zip(&handles).map(|(io, handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
-        let (errands, to_do) = std::sync::mpsc::channel();
-        let engine = Engine::new(switch, lines, received, clock.clone(), errands.clone());
+        let (blocking_tasks, to_do) = std::sync::mpsc::channel();
+        let engine = Engine::new(switch, lines, received, clock.clone(), blocking_tasks.clone());
         let inner = Arc::new(Inner {
             commands,
             max_frame_len,
@@ -273,7 +273,7 @@ impl Dataplane {
             clock,
             seed: config.seed,
             notices,
-            errands,
+            blocking_tasks,
             stopping: AtomicBool::new(false),
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|e| fail("eventfd", e.into()))?,
             threads: Mutex::new(Vec::new()),
@@ -288,7 +288,7 @@ impl Dataplane {
         // Fails only when it is readable already, 2^64 times.
         let _ = self.inner.stop.write(1);
         self.inner.commands.send(Command::Stop);
-        let _ = self.inner.errands.send(Errand::End);
+        let _ = self.inner.blocking_tasks.send(BlockingTask::End);
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
         for thread in threads {
             thread.thread().unpark();
@@ -332,11 +332,6 @@ impl Dataplane {
         self.inner.drops.read()
     }
 
-    /// µs since the start of the switch, the clock of every timestamp that P4 sees.
-    pub fn now_us(&self) -> u64 {
-        self.inner.clock.now() / 1000
-    }
-
     pub(crate) fn clock(&self) -> &Clock {
         &self.inner.clock
     }
@@ -349,8 +344,8 @@ impl PortHandle {
             interface: config.interface.clone(),
             cells: port.cells.clone(),
             up: AtomicBool::new(true),
-            told: AtomicBool::new(true),
-            standing: Mutex::default(),
+            up_in_store: AtomicBool::new(true),
+            oper_status: Mutex::default(),
             mtu: AtomicUsize::new(mtu(&config.interface).unwrap_or(0)),
             failed: Arc::default(),
             interface_index: AtomicI32::new(0),

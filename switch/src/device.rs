@@ -11,7 +11,7 @@ use clap::{Args, Parser};
 
 use crate::control::{LinkConfig, PortConfig, PortNumber, QueueConfig};
 use crate::link::MAX_WEIGHT;
-use crate::trace::Trace;
+use crate::link_trace::Trace;
 
 #[derive(Args, Clone, Debug)]
 pub struct DeviceOptions {

@@ -14,11 +14,11 @@ use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
 use tokio::sync::oneshot;
 
-use crate::change::{Change, whole};
-use crate::command::{CHANGES_PER_TURN, Command, Line, Receiver};
+use crate::dataplane_ops::{Change, whole};
+use crate::engine_messages::{CHANGES_PER_TURN, Command, Line, Receiver};
 use crate::port::{BATCH, Capture, PortIo, PortNumber, bytes_of, count, send_all};
 use crate::state::frame::Packet;
-use crate::store::Carried;
+use crate::store::MovedCounts;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
 
@@ -70,14 +70,14 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
 }
 
 /// What is done by a thread of its own, as the kernel lets one wait for it.
-pub enum Errand {
+pub enum BlockingTask {
     Close(Box<dyn PortIo>),
     Open {
         interface: String,
         done: oneshot::Sender<io::Result<Box<dyn PortIo>>>,
     },
     /// Answered when all before it is done.
-    Tell(oneshot::Sender<()>),
+    Notify(oneshot::Sender<()>),
     End,
 }
 
@@ -93,7 +93,7 @@ pub struct Engine {
     /// To receive into.
     received: Vec<Box<Packet>>,
     clock: Clock,
-    errands: mpsc::Sender<Errand>,
+    blocking_tasks: mpsc::Sender<BlockingTask>,
     /// Of what packets make it log.
     throttle: Throttle,
 }
@@ -118,17 +118,17 @@ struct Batch {
 }
 
 impl Engine {
-    /// `errands` takes what is to be closed.
+    /// `blocking_tasks` takes what is to be closed.
     pub fn new(
         switch: Switch,
         lines: Vec<Line>,
         commands: Receiver,
         clock: Clock,
-        errands: mpsc::Sender<Errand>,
+        blocking_tasks: mpsc::Sender<BlockingTask>,
     ) -> Engine {
         let readable = vec![true; lines.len()];
         let (batch, received, throttle) = (None, Vec::with_capacity(BATCH), Throttle::default());
-        Engine { switch, lines, readable, commands, batch, received, clock, errands, throttle }
+        Engine { switch, lines, readable, commands, batch, received, clock, blocking_tasks, throttle }
     }
 
     /// Runs until [`Command::Stop`].
@@ -218,11 +218,11 @@ impl Engine {
                 Some(Command::Changes { changes, at_once, done }) => {
                     self.batch = Some(Batch { changes, next: 0, at_once, done });
                 }
-                Some(Command::Commit { machine, changes, carried, done }) => {
+                Some(Command::Commit { machine, changes, moved_counts, done }) => {
                     // What should have left by now does; here and below.
                     self.switch.serve(now);
                     let old = self.switch.commit(machine);
-                    carried.iter().for_each(Carried::copy);
+                    moved_counts.iter().for_each(MovedCounts::copy);
                     for mut change in changes {
                         self.switch.apply(&mut change, now);
                     }
@@ -279,7 +279,7 @@ impl Engine {
     fn close(&self, io: Option<Box<dyn PortIo>>) {
         if let Some(io) = io {
             // Without a receiver it is closed here: the switch ends.
-            let _ = self.errands.send(Errand::Close(io));
+            let _ = self.blocking_tasks.send(BlockingTask::Close(io));
         }
     }
 

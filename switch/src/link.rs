@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::link_trace::{Player, Trace};
 use crate::scheduler::{Bucket, Scheduler, highest, members};
 pub use crate::scheduler::{MAX_WEIGHT, QUEUES, QueueConfig};
-use crate::trace::{Player, Trace};
 
 /// How much time that passed unseen is made up for: longer pauses of this process stay pauses of the link.
 const CATCH_UP_NS: u64 = 20_000_000;

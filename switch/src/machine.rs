@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::jit::Native;
 use crate::program::{MeterUnit, Program, Value};
-use crate::state::code::{Code, Place, TableCode};
+use crate::state::code::{Code, FieldRef, TableCode};
 use crate::state::frame::Frame;
 use crate::state::hash::read;
 use crate::state::register::RegisterArray;
@@ -105,11 +105,11 @@ impl Machine {
         self.code.digests[digest].iter().map(|place| read(*place, &self.state.regs))
     }
 
-    pub(crate) fn get(&self, place: Place) -> u64 {
+    pub(crate) fn get(&self, place: FieldRef) -> u64 {
         self.state.get(place)
     }
 
-    pub(crate) fn set(&mut self, place: Place, value: u64) {
+    pub(crate) fn set(&mut self, place: FieldRef, value: u64) {
         self.state.set(place, value);
     }
 

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::port::PortNumber;
 use crate::program::{ActionCall, ProfileInfo};
 use crate::state::profile::GROUP;
-use crate::update::{ProfileGroup, UpdateError, WeightedCall};
+use crate::write_api::{ProfileGroup, UpdateError, WeightedCall};
 
 /// Of a member of a group whose size counts members.
 const MAX_WEIGHT: u32 = 4096;

@@ -16,7 +16,7 @@ mod replication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::change::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
+use crate::dataplane_ops::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
 use crate::drops::DropCells;
 use crate::link::{Link, LinkConfig, QUEUES};

@@ -39,8 +39,8 @@ fn generated_programs() {
                 let (port, frame) = (rng.u16(PORTS), frame(&mut rng));
                 let (compiled, interpreted) = pair.send(port, &frame);
                 if compiled != interpreted {
-                    let story = pair.story(port, &frame);
-                    return Err(TestCaseError::fail(format!("{compiled:02x?}\n{interpreted:02x?}\n{story}\n{json}")));
+                    let trace = pair.trace(port, &frame);
+                    return Err(TestCaseError::fail(format!("{compiled:02x?}\n{interpreted:02x?}\n{trace}\n{json}")));
                 }
                 seen.watch(&mut pair, port, &frame);
             }

@@ -7,8 +7,8 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, QueueConfig, QueueStats};
+use apswitch::dataplane_ops::Outbox;
 use apswitch::link::{Link, QUEUES};
 use apswitch::machine::Machine;
 use apswitch::state::Shared;

@@ -157,7 +157,7 @@ fn odd_widths_as_bmv2_has_them() {
         let mut pair = Pair::new(&read("testdata/programs/wide.json")).unwrap();
         for (frame, theirs) in frames.iter().zip(theirs) {
             let ours = pair.same(1, frame);
-            assert_eq!(ours.frames[&2], [theirs], "{}", pair.story(1, frame));
+            assert_eq!(ours.frames[&2], [theirs], "{}", pair.trace(1, frame));
         }
     }
 }

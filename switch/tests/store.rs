@@ -6,8 +6,8 @@ mod common;
 
 use std::sync::Arc;
 
-use apswitch::change::Change;
 use apswitch::control::*;
+use apswitch::dataplane_ops::Change;
 use apswitch::state::Shared;
 use apswitch::store::Store;
 use common::guess::{Seen, copies, profiles};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use num_bigint::{BigInt, BigUint};
 
 use super::hash::Algorithm;
+use super::packet_trace::{Event, show};
 use super::phv::{Bits, Phv, Scope, fit, is_true, low64};
 use super::program::*;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
-use super::story::{Event, show};
 use super::tables::{Entries, show as show_key};
-use apswitch::change::{CounterValue, MeterConfig};
+use apswitch::dataplane_ops::{CounterValue, MeterConfig};
 use apswitch::program::{ActionCall, KeyField, Value};
 use apswitch::state::meter::{self, Meter};
 
@@ -105,7 +105,7 @@ pub struct Interpreter {
     pub rng: fastrand::Rng,
     /// ns since the start.
     pub now: u64,
-    pub story: Option<Vec<Event>>,
+    pub trace: Option<Vec<Event>>,
 }
 
 impl Interpreter {
@@ -119,7 +119,7 @@ impl Interpreter {
             program,
             rng: fastrand::Rng::with_seed(seed),
             now: 0,
-            story: None,
+            trace: None,
         }
     }
 
@@ -132,8 +132,8 @@ impl Interpreter {
     }
 
     pub fn note(&mut self, event: impl FnOnce() -> Event) {
-        if let Some(story) = &mut self.story {
-            story.push(event());
+        if let Some(trace) = &mut self.trace {
+            trace.push(event());
         }
     }
 
@@ -185,7 +185,7 @@ impl Interpreter {
             None => entries.and_then(|entries| entries.default.clone()),
         };
         let action = call.as_ref().map(|call| &program.actions[call.action.0]);
-        if self.story.is_some() {
+        if self.trace.is_some() {
             let names: Vec<String> = table.key.iter().map(|key| key.name.clone()).collect();
             let shown = names.iter().zip(&key).zip(&widths);
             let params = call.iter().flat_map(|call| &call.params).map(|value| BigInt::from(BigUint::from(value)));
@@ -246,7 +246,7 @@ impl Interpreter {
         let Some(header) = scope(&program, packet, params).header(&target.header) else { return Vec::new() };
         let Part::Field(field) = target.part else { return Vec::new() };
         packet.phv.set(&program, header, field, value);
-        if self.story.is_none() {
+        if self.trace.is_none() {
             return Vec::new();
         }
         let width = packet.phv.width(&program, header, target.part);
@@ -390,7 +390,7 @@ impl Interpreter {
                 let width = program.registers[*register].width;
                 if let Some(cell) = self.registers[*register].get_mut(at) {
                     *cell = fit(&value, width, false);
-                    if self.story.is_some() {
+                    if self.trace.is_some() {
                         let name = format!("{}[{at}]", program.registers[*register].name);
                         result = vec![(name, show(&fit(&value, width, false), width))];
                     }

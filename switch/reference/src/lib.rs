@@ -12,7 +12,7 @@
 //! | `interpreter`, `tables`, `hash` | controls, tables, actions, checksums |
 //! | `parser` | parser and deparser |
 //! | this one | what v1model does between the ports |
-//! | [`story`] | what happened, as data and in words |
+//! | [`packet_trace`] | what happened, as data and in words |
 //!
 //! Ports have no queues here: a packet is at its port at once. Everything happens in the order in which a switch without
 //! link models does it.
@@ -21,11 +21,11 @@ mod document;
 mod hash;
 mod interpreter;
 mod load;
+pub mod packet_trace;
 mod parser;
 mod phv;
 mod program;
 mod stacks;
-pub mod story;
 mod tables;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,11 +35,11 @@ use std::sync::Arc;
 use num_bigint::{BigInt, BigUint};
 
 use self::interpreter::{DROP_PORT, Interpreter, Packet};
+use self::packet_trace::{Event, show};
 use self::phv::{Phv, fit};
 use self::program::{Part, Program as Tree};
-use self::story::{Event, show};
-use apswitch::change::{CloneSession, CounterValue, Replica};
 use apswitch::control::{ActionCall, CounterId, EntryAction, ProfileId, RegisterId, ValueSetId};
+use apswitch::dataplane_ops::{CloneSession, CounterValue, Replica};
 use apswitch::port::PortNumber;
 use apswitch::program::{DigestId, EntryKey, LoadError, TableId, Value};
 use apswitch::store::Store;
@@ -152,13 +152,6 @@ impl Reference {
         self.sessions = store.sessions().clone();
     }
 
-    /// As the control plane's write; a cell that does not exist is none.
-    pub fn set_register(&mut self, register: RegisterId, index: usize, value: &Value) {
-        if let Some(cell) = self.interpreter.registers[register.0].get_mut(index) {
-            *cell = BigInt::from(BigUint::from(value));
-        }
-    }
-
     /// Cells in order.
     pub fn register(&self, register: RegisterId) -> Vec<Value> {
         self.interpreter.registers[register.0].iter().map(|cell| cell.magnitude().into()).collect()
@@ -180,13 +173,13 @@ impl Reference {
     }
 
     /// Keeps the story of every packet from now on.
-    pub fn start_story(&mut self) {
-        self.interpreter.story = Some(Vec::new());
+    pub fn start_trace(&mut self) {
+        self.interpreter.trace = Some(Vec::new());
     }
 
     /// What has happened since the last call.
-    pub fn take_story(&mut self) -> Vec<Event> {
-        self.interpreter.story.as_mut().map(std::mem::take).unwrap_or_default()
+    pub fn take_trace(&mut self) -> Vec<Event> {
+        self.interpreter.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A frame that a port received, and everything that comes of it. `now`: ns.
@@ -345,9 +338,9 @@ impl Reference {
         copy.ingress_length = packet.ingress_length;
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         // Told already.
-        let story = self.interpreter.story.take();
+        let trace = self.interpreter.trace.take();
         self.interpreter.parse(&mut copy);
-        self.interpreter.story = story;
+        self.interpreter.trace = trace;
         self.send_clone(&config, packet, copy, fields, instance::INGRESS_CLONE);
     }
 

@@ -4,9 +4,9 @@
 use num_bigint::BigInt;
 
 use super::interpreter::{Interpreter, Packet, calculate, scope};
+use super::packet_trace::{Event, Named, show};
 use super::phv::{Bits, bits_of, fit, is_true, low64};
 use super::program::*;
-use super::story::{Event, Named, show};
 use super::tables::matches;
 use apswitch::program::Value;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use num_bigint::BigUint;
 
-use apswitch::change::{CounterValue, MeterConfig};
+use apswitch::dataplane_ops::{CounterValue, MeterConfig};
 use apswitch::program::{ActionCall, EntryKey, KeyField, Value};
 use apswitch::state::meter::Meter;
 

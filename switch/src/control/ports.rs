@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::oneshot;
 
 use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, locked, open_error, open_interface};
-use crate::command::{Command, Line};
-use crate::engine::Errand;
+use crate::engine::BlockingTask;
+use crate::engine_messages::{Command, Line};
 use crate::port::{PortConfig, PortIo, PortNumber, mtu};
 use crate::state::DROP_PORT;
 use crate::v1model::Port;
@@ -90,8 +90,8 @@ impl Dataplane {
             }
         }
         let (done, closed) = oneshot::channel();
-        let _ = self.inner.errands.send(Errand::Tell(done));
-        // Without anybody to do errands it is closed already: the switch ends.
+        let _ = self.inner.blocking_tasks.send(BlockingTask::Notify(done));
+        // Without a thread for blocking tasks it is closed already: the switch ends.
         let _ = closed.await;
         Ok(())
     }
@@ -117,8 +117,8 @@ impl Dataplane {
         }
         let port = Port::new(number, new.config.link.clone(), inner.seed);
         let (done, opened) = oneshot::channel();
-        let errand = Errand::Open { interface: interface.clone(), done };
-        inner.errands.send(errand).map_err(|_| UpdateError::Stopped)?;
+        let task = BlockingTask::Open { interface: interface.clone(), done };
+        inner.blocking_tasks.send(task).map_err(|_| UpdateError::Stopped)?;
         Ok(Opening { new, port, opened })
     }
 
@@ -127,8 +127,8 @@ impl Dataplane {
         let io = io.map_err(|e| failed(&config, &e))?;
         let handle = PortHandle::new(&config, &port);
         // The store has to hear of it.
-        handle.told.store(false, Relaxed);
-        locked(&handle.standing).enabled = enabled;
+        handle.up_in_store.store(false, Relaxed);
+        locked(&handle.oper_status).enabled = enabled;
         handle.up.store(enabled, Relaxed);
         let capture = self.inner.capture.as_deref();
         let line = handle.line(io, capture).map_err(UpdateError::FailedPrecondition)?;
@@ -177,14 +177,14 @@ impl Dataplane {
             links::remove(inner, &port);
             tracing::info!("port {} ({}) was removed", port.number, port.interface);
         }
-        links::tell_store(inner, &mut inner.store());
+        links::report_to_store(inner, &mut inner.store());
         Ok(removed)
     }
 
     /// The socket of a port that is gone is closed where one may wait for that.
     fn close(&self, line: Line) {
         if let Some(io) = line.io {
-            let _ = self.inner.errands.send(Errand::Close(io));
+            let _ = self.inner.blocking_tasks.send(BlockingTask::Close(io));
         }
     }
 }
@@ -201,18 +201,18 @@ fn failed(config: &PortConfig, error: &io::Error) -> UpdateError {
 }
 
 /// Opens and closes what carries frames, until the switch stops.
-pub fn errands(errands: &mpsc::Receiver<Errand>) {
-    for errand in errands {
-        match errand {
-            Errand::Close(io) => drop(io),
+pub fn run_blocking_tasks(tasks: &mpsc::Receiver<BlockingTask>) {
+    for task in tasks {
+        match task {
+            BlockingTask::Close(io) => drop(io),
             // Who has gone meanwhile wants nothing, neither here nor below.
-            Errand::Open { interface, done } => {
+            BlockingTask::Open { interface, done } => {
                 let _ = done.send(open_interface(&interface));
             }
-            Errand::Tell(done) => {
+            BlockingTask::Notify(done) => {
                 let _ = done.send(());
             }
-            Errand::End => return,
+            BlockingTask::End => return,
         }
     }
 }

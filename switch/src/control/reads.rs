@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Backups, Dataplane};
-use crate::change::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
+use crate::dataplane_ops::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::program::{
     ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
 };
 use crate::state::register::RegisterArray;
 use crate::state::{ColourCells, CounterCell};
 use crate::store::{Snapshot, Store};
-use crate::update::{EntryView, ProfileGroup, Replicated, UpdateError};
+use crate::write_api::{EntryView, ProfileGroup, Replicated, UpdateError};
 
 impl Dataplane {
     pub fn entry(&self, table: TableId, key: &EntryKey) -> Result<EntryView, UpdateError> {

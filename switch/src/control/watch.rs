@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
 use super::{Inner, Notice, PortHandle, links, open_error, open_interface};
-use crate::command::Command;
+use crate::engine_messages::Command;
 use crate::port::Interfaces;
 
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub fn watch(inner: &Inner) {
 }
 
 pub fn look(inner: &Inner) {
-    links::tell_store(inner, &mut inner.store());
+    links::report_to_store(inner, &mut inner.store());
     age(inner);
     links::sample(inner);
 }

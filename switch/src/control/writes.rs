@@ -8,11 +8,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Program, Update, UpdateError};
-use crate::change::Change;
-use crate::command::Command;
+use crate::dataplane_ops::Change;
+use crate::engine_messages::Command;
 use crate::machine::Machine;
 use crate::state::Shared;
-use crate::store::{self, Carried, Reach, Store};
+use crate::store::{self, MovedCounts, PipelineScope, Store};
 
 /// Updates that packets can see all at once; more would hold packets up.
 const MAX_UPDATES_AT_ONCE: usize = 8192;
@@ -24,7 +24,7 @@ pub struct Prepared(Stage);
 pub struct Stage {
     pub store: Store,
     machine: Box<Machine>,
-    carried: Vec<Carried>,
+    moved_counts: Vec<MovedCounts>,
 }
 
 impl Stage {
@@ -98,13 +98,9 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Replaces the pipeline and keeps what was written to the old one, or refuses. No packet meets a state between
-    /// the two; queued packets are dropped, and meters start with full buckets.
-    pub async fn reconcile(&self, program: Program) -> Result<(), UpdateError> {
-        self.reconcile_prepared(self.prepare_to_reconcile(program)?).await
-    }
-
-    /// The same with a program that was made ready for it, since when no other has been committed.
+    /// Replaces the pipeline by one that was made ready for it, since when no other has been committed, and keeps what was
+    /// written to the old one, or refuses. No packet meets a state between the two; queued packets are dropped, and
+    /// meters start with full buckets.
     pub async fn reconcile_prepared(&self, Prepared(mut stage): Prepared) -> Result<(), UpdateError> {
         let dataplane = self.clone();
         let begin = move || {
@@ -113,7 +109,7 @@ impl Dataplane {
             let mut store = dataplane.inner.store();
             if let Some(old) = store.as_ref() {
                 let mut changes = Vec::new();
-                stage.carried = stage.store.carry(old, now, &mut changes)?;
+                stage.moved_counts = stage.store.reconcile(old, now, &mut changes)?;
                 stage.apply(changes, now);
             }
             let (old, answer) = dataplane.inner.replace(&mut store, stage);
@@ -215,12 +211,12 @@ impl Dataplane {
         if updates.len() > MAX_UPDATES_AT_ONCE {
             return Err(format!("{} updates cannot take effect at once: {MAX_UPDATES_AT_ONCE} can", updates.len()));
         }
-        let reach = self.read(|store| {
-            let reach = |all: Reach, update| all.and(Reach::of(update, &store.program));
-            Ok(updates.iter().fold(Reach::Nowhere, reach))
+        let scope = self.read(|store| {
+            let scope = |all: PipelineScope, update| all.and(PipelineScope::of(update, &store.program));
+            Ok(updates.iter().fold(PipelineScope::Nowhere, scope))
         });
-        match reach {
-            Ok(Reach::Both) if updates.len() > 1 => {
+        match scope {
+            Ok(PipelineScope::Both) if updates.len() > 1 => {
                 Err("the updates reach into ingress and egress, between which packets wait in queues".into())
             }
             _ => Ok(()),
@@ -270,7 +266,7 @@ impl Inner {
         let shared = Arc::new(shared);
         let machine = Box::new(Machine::new(&program, shared.clone(), self.seed));
         let (store, changes) = Store::new(program, shared)?;
-        let mut stage = Stage { store, machine, carried: Vec::new() };
+        let mut stage = Stage { store, machine, moved_counts: Vec::new() };
         stage.apply(changes, now);
         Ok(stage)
     }
@@ -285,7 +281,7 @@ impl Inner {
         let changes = stage.store.beside_the_machine();
         let (done, answer) = oneshot::channel();
         let old = store.replace(stage.store);
-        self.commands.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
+        self.commands.send(Command::Commit { machine: stage.machine, changes, moved_counts: stage.moved_counts, done });
         (old, answer)
     }
 }

@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_trace_stays_and_allows_no_rate() {
-        let trace = std::sync::Arc::new(crate::trace::Trace::parse("1\n").unwrap());
+        let trace = std::sync::Arc::new(crate::link_trace::Trace::parse("1\n").unwrap());
         let with_trace = |rate| LinkConfig { rate, trace: Some(trace.clone()), ..Default::default() };
         let ports = ports(Some(with_trace(None)));
         let mut leaves = of_start(&ports);

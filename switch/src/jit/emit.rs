@@ -18,7 +18,7 @@ use cranelift_frontend::{FunctionBuilder, Switch};
 use super::checks::Checks;
 use super::helpers::{self, MISS};
 use crate::state::bounds::Memory;
-use crate::state::code::{Code, Matching, Place, TableAction, TableCode};
+use crate::state::code::{Code, FieldRef, Matching, TableAction, TableCode};
 use crate::state::frame::PacketState;
 use crate::state::op::{Address, Compare, Op, REGISTERS, Reg};
 use crate::state::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
@@ -186,7 +186,7 @@ impl<'f> Emitter<'f> {
     }
 
     /// A field, without the copies of a sign; low word first.
-    pub fn get_place(&mut self, place: Place) -> Vec<Value> {
+    pub fn get_place(&mut self, place: FieldRef) -> Vec<Value> {
         let low = self.get(place.reg);
         let low = self.builder.ins().band_imm_s(low, place.mask() as i64);
         let high = (1..place.words()).map(|word| self.get(place.reg + word as Reg));
@@ -194,7 +194,7 @@ impl<'f> Emitter<'f> {
     }
 
     /// Writes a number of at most 64 bits to a field.
-    pub fn put_place(&mut self, place: Place, value: Value) {
+    pub fn put_place(&mut self, place: FieldRef, value: Value) {
         let low = match place.signed && place.width < 64 {
             true => self.sign_extend(value, place.width as u8),
             false => self.builder.ins().band_imm_s(value, place.mask() as i64),

@@ -22,7 +22,7 @@ use crate::jit::Native;
 use crate::program::{
     CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo, ValueSetInfo,
 };
-use crate::state::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Message, Place, Snippet, Standard};
+use crate::state::code::{Algorithm, Calculation, ChecksumCode, Code, FieldRef, HashInput, Message, Snippet, Standard};
 use crate::state::headers::Stack;
 use crate::state::op::{Address, Op, REGISTERS};
 use crate::state::wide::store;
@@ -292,11 +292,11 @@ fn meter_unit(meter: &json::MeterArray) -> Result<MeterUnit, LoadError> {
     }
 }
 
-fn place(field: Field) -> Place {
-    Place { reg: field.reg, width: field.width, signed: field.signed }
+fn place(field: Field) -> FieldRef {
+    FieldRef { reg: field.reg, width: field.width, signed: field.signed }
 }
 
-fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<Place>, LoadError> {
+fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<FieldRef>, LoadError> {
     let where_ = place_of(kind, &list.name, &list.source_info);
     list.elements
         .iter()
@@ -424,16 +424,16 @@ fn deparser(
 fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     asm.place = "`standard_metadata`".to_string();
     // Read only: a missing multicast group or priority is 0.
-    let zero = Place { reg: asm.constant(0)?, width: 64, signed: false };
+    let zero = FieldRef { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
-    let sink = Place { reg: asm.sink, width: 64, signed: false };
+    let sink = FieldRef { reg: asm.sink, width: 64, signed: false };
     let number = |name: &str| match phv.intrinsic(name) {
         Some(field) if field.signed || field.is_wide() || field.length.is_some() => {
             refuse(format!("`{name}`"), "not a number of at most 64 bits: this is not a v1model program")
         }
         field => Ok(field.map(place)),
     };
-    let optional = |name: &str, missing: Place| Ok(number(name)?.unwrap_or(missing));
+    let optional = |name: &str, missing: FieldRef| Ok(number(name)?.unwrap_or(missing));
     let required = |name: &str| match number(name)? {
         Some(place) => Ok(place),
         None => refuse(format!("`{name}`"), "missing: this is not a v1model program"),

@@ -29,15 +29,15 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
 
 /// Whether an action is asked for as an entry's or as the table's default.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum EntryKind {
     Entry,
     Default,
 }
 
-pub fn action(schema: &Schema, table: &Table, place: Place, message: &p4::TableAction) -> Checked<ActionCall> {
+pub fn action(schema: &Schema, table: &Table, kind: EntryKind, message: &p4::TableAction) -> Checked<ActionCall> {
     use p4::table_action::Type;
     match &message.r#type {
-        Some(Type::Action(action)) => call(schema, &table.name, &table.actions, place, action),
+        Some(Type::Action(action)) => call(schema, &table.name, &table.actions, kind, action),
         Some(_) => refuse!(InvalidArgument, "table {} has no action profile", table.name),
         None => refuse!(InvalidArgument, "table {}: the action is empty", table.name),
     }
@@ -48,7 +48,7 @@ pub fn call(
     schema: &Schema,
     of: &str,
     choices: &[TableAction],
-    place: Place,
+    kind: EntryKind,
     call: &p4::Action,
 ) -> Checked<ActionCall> {
     let Some(choice) = choices.iter().find(|choice| choice.id == call.action_id) else {
@@ -57,11 +57,11 @@ pub fn call(
     let Some(action) = schema.actions.get(&choice.id) else {
         return refuse!(Internal, "action {:#x} is not in the P4Info", choice.id);
     };
-    match (choice.scope, place) {
-        (Scope::DefaultOnly, Place::Entry) => {
+    match (choice.scope, kind) {
+        (Scope::DefaultOnly, EntryKind::Entry) => {
             return refuse!(PermissionDenied, "{} is a default action of {of} only", action.name);
         }
-        (Scope::EntryOnly, Place::Default) => {
+        (Scope::EntryOnly, EntryKind::Default) => {
             return refuse!(PermissionDenied, "{} cannot be the default action of {of}", action.name);
         }
         _ => {}
@@ -80,7 +80,7 @@ fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
         if !seen.insert(i) {
             return refuse!(InvalidArgument, "{} {} is given twice", action.name, known.name);
         }
-        values[i] = (known.spoken)
+        values[i] = (known.sdn_type)
             .decode(&param.value, known.width)
             .map_err(|bad| bad.at(format_args!("{} {}", action.name, known.name)))?;
     }
@@ -273,7 +273,7 @@ pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Opti
 pub fn call_message(schema: &Schema, choices: &[TableAction], call: &ActionCall) -> Option<p4::Action> {
     let choice = choices.iter().find(|choice| choice.target == call.action)?;
     let params = schema.actions.get(&choice.id)?.params.iter().zip(&call.params);
-    let params = params.map(|(param, v)| p4::action::Param { param_id: param.id, value: param.spoken.encode(v) });
+    let params = params.map(|(param, v)| p4::action::Param { param_id: param.id, value: param.sdn_type.encode(v) });
     Some(p4::Action { action_id: choice.id, params: params.collect() })
 }
 
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::control::{ActionId, TableId};
     use crate::p4rt::schema::Param;
-    use crate::p4rt::translation::Spoken;
+    use crate::p4rt::translation::SdnType;
     use proptest::prelude::*;
     use tonic::Code;
 
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn schema() -> Schema {
-        let param = |id, width| Param { id, name: format!("p{id}"), width, spoken: Spoken::Plain };
+        let param = |id, width| Param { id, name: format!("p{id}"), width, sdn_type: SdnType::Plain };
         let mut schema = Schema::default();
         for id in 1..=3 {
             schema.actions.insert(id, Action { name: format!("a{id}"), params: vec![param(1, 9), param(2, 32)] });
@@ -351,34 +351,34 @@ mod tests {
 
     #[test]
     fn actions_are_checked() {
-        let call = |action_id, place, params: &[(u32, &'static [u8])]| {
+        let call = |action_id, kind, params: &[(u32, &'static [u8])]| {
             let params =
                 params.iter().map(|&(param_id, value)| p4::action::Param { param_id, value: value.into() }).collect();
             let call = p4::table_action::Type::Action(p4::Action { action_id, params });
-            action(&schema(), &table(), place, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
+            action(&schema(), &table(), kind, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
         };
         let good: [(u32, &[u8]); 2] = [(2, b"\x00\x07"), (1, b"\x01\xff")];
         assert_eq!(
-            call(1, Place::Entry, &good),
+            call(1, EntryKind::Entry, &good),
             Ok(ActionCall { action: ActionId(1), params: vec![511u32.into(), 7u32.into()] })
         );
-        assert_eq!(call(9, Place::Entry, &good), Err(Code::InvalidArgument));
-        assert_eq!(call(2, Place::Entry, &good), Err(Code::PermissionDenied));
-        assert_eq!(call(3, Place::Default, &good), Err(Code::PermissionDenied));
-        assert_eq!(call(1, Place::Entry, &good[..1]), Err(Code::InvalidArgument), "one is missing");
+        assert_eq!(call(9, EntryKind::Entry, &good), Err(Code::InvalidArgument));
+        assert_eq!(call(2, EntryKind::Entry, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(3, EntryKind::Default, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(1, EntryKind::Entry, &good[..1]), Err(Code::InvalidArgument), "one is missing");
         assert_eq!(
-            call(1, Place::Entry, &[good[0], good[1], good[1]]),
+            call(1, EntryKind::Entry, &[good[0], good[1], good[1]]),
             Err(Code::InvalidArgument),
             "one is given twice"
         );
         assert_eq!(
-            call(1, Place::Entry, &[good[0], good[1], (3, b"\x01")]),
+            call(1, EntryKind::Entry, &[good[0], good[1], (3, b"\x01")]),
             Err(Code::InvalidArgument),
             "one is unknown"
         );
-        assert_eq!(call(1, Place::Entry, &[good[0], (1, b"\x02\x00")]), Err(Code::OutOfRange));
+        assert_eq!(call(1, EntryKind::Entry, &[good[0], (1, b"\x02\x00")]), Err(Code::OutOfRange));
         let group = p4::TableAction { r#type: Some(p4::table_action::Type::ActionProfileGroupId(1)) };
-        assert_eq!(action(&schema(), &table(), Place::Entry, &group).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(action(&schema(), &table(), EntryKind::Entry, &group).unwrap_err().code, Code::InvalidArgument);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
-use super::translation::{self, Spoken};
+use super::translation::{self, SdnType};
 use crate::control::Program;
 use crate::program::FieldInfo;
 
@@ -17,7 +17,7 @@ pub struct HeaderField {
     pub name: String,
     /// Of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
     /// Filler that clients need not send.
     pub is_padding: bool,
 }
@@ -35,9 +35,9 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
         if id == 0 || fields.iter().any(|other| other.id == id) {
             return refuse!(InvalidArgument, "{name}: id {id} is zero or used twice");
         }
-        let spoken = Spoken::new(field.type_name.as_ref(), types, field.bitwidth, width).map_err(|e| e.at(name))?;
+        let sdn_type = SdnType::new(field.type_name.as_ref(), types, field.bitwidth, width).map_err(|e| e.at(name))?;
         let is_padding = field.annotations.iter().any(|a| a.starts_with("@padding"));
-        fields.push(HeaderField { id, name: name.clone(), width, spoken, is_padding });
+        fields.push(HeaderField { id, name: name.clone(), width, sdn_type, is_padding });
     }
     let bits: u32 = fields.iter().map(|f| f.width).sum();
     match bits % 8 {

@@ -2,7 +2,7 @@
 //! Action profiles (P4Runtime 1.4, "ActionProfileMember & ActionProfileGroup") and value sets between messages and the
 //! control API.
 
-use super::entry::{self, Place};
+use super::entry::{self, EntryKind};
 use super::error::{Checked, Refusal, refuse};
 use super::matching;
 use super::proto::p4::v1 as p4;
@@ -19,7 +19,7 @@ pub fn entry_action(
 ) -> Checked<EntryAction> {
     use p4::table_action::Type;
     let Some(profile) = table.profile.and_then(|id| schema.profiles.get(&id)) else {
-        return entry::action(schema, table, Place::Entry, message).map(EntryAction::Call);
+        return entry::action(schema, table, EntryKind::Entry, message).map(EntryAction::Call);
     };
     match &message.r#type {
         Some(Type::ActionProfileMemberId(id)) => Ok(EntryAction::Member(*id)),
@@ -45,7 +45,7 @@ pub fn entry_action(
                     Some(WatchKind::Watch(_)) => return refuse!(Unimplemented, "name watched ports by watch_port"),
                     None => None,
                 };
-                let call = entry::call(schema, &table.name, &table.actions, Place::Entry, call)?;
+                let call = entry::call(schema, &table.name, &table.actions, EntryKind::Entry, call)?;
                 Ok(WeightedCall { call, weight: weight(profile, action.weight)?, watch: watched })
             });
             Ok(EntryAction::OneShot(calls.collect::<Checked<_>>()?))
@@ -90,7 +90,7 @@ pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction
 /// The action of a member.
 pub fn member_action(schema: &Schema, profile: &Profile, message: &p4::ActionProfileMember) -> Checked<ActionCall> {
     match &message.action {
-        Some(action) => entry::call(schema, &profile.name, &profile.actions, Place::Entry, action),
+        Some(action) => entry::call(schema, &profile.name, &profile.actions, EntryKind::Entry, action),
         None => refuse!(InvalidArgument, "{}: member {} has no action", profile.name, message.member_id),
     }
 }

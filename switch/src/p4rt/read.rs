@@ -22,7 +22,7 @@ use super::replication;
 use super::role::Access;
 use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
 use super::stream::Digests;
-use super::write::{self, Notes, cells, default_has_no_key, known, table};
+use super::write::{self, ClientMetadata, cells, default_has_no_key, known, table};
 use crate::control::{ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
 
 /// One request of a batch: answered already, as those for single counters are, or as it came.
@@ -65,7 +65,7 @@ pub struct Reader<'a> {
     pub pipeline: &'a Arc<Pipeline>,
     pub dataplane: &'a Dataplane,
     pub digests: &'a Digests,
-    pub notes: &'a Notes,
+    pub client_metadata: &'a ClientMetadata,
     pub access: Access,
 }
 
@@ -203,7 +203,7 @@ impl Reader<'_> {
         let Some(call) = self.dataplane.default_action(table.target)? else {
             return Ok(none());
         };
-        let cookie = self.notes.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
+        let cookie = self.client_metadata.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
         let (controller_metadata, metadata) = entry::split_cookie(cookie);
         #[allow(deprecated)]
         let mut message = p4::TableEntry {
@@ -428,7 +428,7 @@ impl Reader<'_> {
                 let id = filter.multicast_group_id;
                 let groups = self.dataplane.multicast_groups(Some(id).filter(|&id| id != 0));
                 check_found(&groups, id, "multicast group")?;
-                let metadata = |group| self.notes.multicast_metadata.get(&group).cloned().unwrap_or_default();
+                let metadata = |group| self.client_metadata.multicast_metadata.get(&group).cloned().unwrap_or_default();
                 let groups: Vec<_> = groups.into_iter().map(|(id, group)| (id, group, metadata(id))).collect();
                 Ok(self.many(groups.into_iter().map(move |(multicast_group_id, (group, backups), metadata)| {
                     let replicas = replication::messages(&group, &backups);

@@ -4,7 +4,7 @@
 //! Building a [`Schema`] (`tie`) is the check that P4Info and device config describe the same program: every object that the
 //! P4Info names has to exist in the program with the same shape. Later code may then rely on it.
 
-mod tie;
+mod p4info_check;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::data::DataType;
 use super::header::HeaderField;
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
-use super::translation::Spoken;
+use super::translation::SdnType;
 use crate::control::{ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
 
 pub struct MatchField {
@@ -20,7 +20,7 @@ pub struct MatchField {
     pub name: String,
     /// Of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
     /// As in the P4Info.
     pub kind: MatchKind,
     /// As in the device config: p4c writes optional fields as ternary ones.
@@ -95,7 +95,7 @@ pub struct Param {
     pub name: String,
     /// Of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
 }
 
 pub struct Action {

@@ -13,13 +13,13 @@ use super::budget::Held;
 use super::clients::{Clients, Outgoing};
 use super::error::{Checked, Refusal, batch_status, refuse};
 use super::pipeline::Pipeline;
-use super::portions::{self, Portions, Reads};
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Asked, Reader};
+use super::read_stream::{self, ReadStream, Reads};
 use super::role::Access;
 use super::stream::{self, Digests};
-use super::write::{Notes, Writer};
+use super::write::{ClientMetadata, Writer};
 use crate::control::{Dataplane, Prepared, TableId, UpdateError};
 use crate::peer::{self, Peer};
 
@@ -32,7 +32,7 @@ const MAX_ANSWER_KIB: usize = 64 << 10;
 #[derive(Default)]
 pub struct State {
     saved: Option<Saved>,
-    pub notes: Notes,
+    pub client_metadata: ClientMetadata,
 }
 
 /// A pipeline that waits for COMMIT. Reads and writes are about it.
@@ -40,7 +40,7 @@ struct Saved {
     pipeline: Arc<Pipeline>,
     dataplane: Dataplane,
     digests: Digests,
-    notes: Notes,
+    client_metadata: ClientMetadata,
 }
 
 pub struct Shared {
@@ -108,15 +108,15 @@ impl Shared {
         let mut state = self.state.write().await;
         // Under the lock: a former primary whose request waited here is refused.
         let access = self.check_primary(&request.role, request.election_id.as_ref())?;
-        let State { saved, notes } = &mut *state;
+        let State { saved, client_metadata } = &mut *state;
         let pipeline;
         let writer = match saved {
-            Some(Saved { pipeline, dataplane, digests, notes }) => {
-                Writer::new(&pipeline.schema, dataplane, digests, notes, access)
+            Some(Saved { pipeline, dataplane, digests, client_metadata }) => {
+                Writer::new(&pipeline.schema, dataplane, digests, client_metadata, access)
             }
             None => {
                 pipeline = self.pipeline()?;
-                Writer::new(&pipeline.schema, &self.dataplane, &self.digests, notes, access)
+                Writer::new(&pipeline.schema, &self.dataplane, &self.digests, client_metadata, access)
             }
         };
         let outcomes = match Atomicity::try_from(request.atomicity) {
@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// The answers to a batch, in its order. What takes long is done on a thread of its own.
-    async fn read(self: &Arc<Self>, request: p4::ReadRequest, peer: Option<SocketAddr>) -> Result<Portions, Status> {
+    async fn read(self: &Arc<Self>, request: p4::ReadRequest, peer: Option<SocketAddr>) -> Result<ReadStream, Status> {
         self.check_device(request.device_id)?;
         let state = self.state.clone().read_owned().await;
         let access = match request.role.is_empty() {
@@ -151,9 +151,9 @@ impl Shared {
             let answers = asked.into_iter().map(|asked| reader.answer(asked)).collect();
             return self.reads.portions(answers, peer);
         }
-        let place = self.reads.place(peer, cost.bytes)?;
+        let permit = self.reads.permit(peer, cost.bytes)?;
         let shared = self.clone();
-        Ok(portions::long(place, move || {
+        Ok(read_stream::long(permit, move || {
             let running = if state.saved.is_none() { Some(shared.pipeline()?) } else { None };
             let reader = shared.reader(&state, running.as_ref(), access)?;
             Ok(asked.into_iter().map(|asked| reader.answer(asked)).collect())
@@ -168,12 +168,12 @@ impl Shared {
         access: Access,
     ) -> Result<Reader<'a>, Status> {
         match (&state.saved, running) {
-            (Some(Saved { pipeline, dataplane, digests, notes }), _) => {
-                Ok(Reader { pipeline, dataplane, digests, notes, access })
+            (Some(Saved { pipeline, dataplane, digests, client_metadata }), _) => {
+                Ok(Reader { pipeline, dataplane, digests, client_metadata, access })
             }
             (None, Some(pipeline)) => {
-                let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
-                Ok(Reader { pipeline, dataplane, digests, notes, access })
+                let (dataplane, digests, client_metadata) = (&self.dataplane, &self.digests, &state.client_metadata);
+                Ok(Reader { pipeline, dataplane, digests, client_metadata, access })
             }
             (None, None) => Err(Status::internal("there is no pipeline to read")),
         }
@@ -227,25 +227,25 @@ impl Shared {
         // Under the lock: a former primary whose request waited here is refused.
         self.check_may_push(&request)?;
         let Some((pipeline, prepared)) = prepared else {
-            let Some(Saved { pipeline, digests, notes, .. }) = state.saved.take() else {
+            let Some(Saved { pipeline, digests, client_metadata, .. }) = state.saved.take() else {
                 return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
             };
             self.dataplane.commit_staged().await.map_err(Refusal::from)?;
             self.digests.replace(digests);
-            self.run(&mut state, pipeline, notes);
+            self.run(&mut state, pipeline, client_metadata);
             return Ok(());
         };
         match action {
             Action::VerifyAndSave => {
                 let dataplane = self.dataplane.stage_prepared(prepared);
-                let (digests, notes) = Default::default();
-                state.saved = Some(Saved { pipeline, dataplane, digests, notes });
+                let (digests, client_metadata) = Default::default();
+                state.saved = Some(Saved { pipeline, dataplane, digests, client_metadata });
             }
             Action::VerifyAndCommit => {
                 self.dataplane.commit_prepared(prepared).await.map_err(Refusal::from)?;
                 self.dataplane.unstage();
                 self.digests.replace(Digests::default());
-                self.run(&mut state, pipeline, Notes::default());
+                self.run(&mut state, pipeline, ClientMetadata::default());
             }
             Action::ReconcileAndCommit => {
                 self.dataplane.reconcile_prepared(prepared).await.map_err(|error| match error {
@@ -253,8 +253,8 @@ impl Shared {
                     error => Status::invalid_argument(error.to_string()),
                 })?;
                 self.dataplane.unstage();
-                let notes = self.keep(&pipeline, std::mem::take(&mut state.notes));
-                self.run(&mut state, pipeline, notes);
+                let client_metadata = self.keep(&pipeline, std::mem::take(&mut state.client_metadata));
+                self.run(&mut state, pipeline, client_metadata);
             }
             // What it takes to run is there: that is all that VERIFY asks.
             Action::Verify | Action::Commit | Action::Unspecified => {
@@ -265,25 +265,26 @@ impl Shared {
     }
 
     /// What was noted under the running pipeline, and its digests, under the next one.
-    fn keep(&self, next: &Pipeline, mut notes: Notes) -> Notes {
-        let Ok(running) = self.pipeline() else { return notes };
+    fn keep(&self, next: &Pipeline, mut client_metadata: ClientMetadata) -> ClientMetadata {
+        let Ok(running) = self.pipeline() else { return client_metadata };
         let (before, after) = (&running.schema, &next.schema);
         let target = |table: TableId| {
             let name = &before.table_of(table)?.name;
             after.tables.values().find(|table| table.name == *name).map(|table| table.target)
         };
-        let cookies = std::mem::take(&mut notes.default_cookies).into_iter();
-        notes.default_cookies = cookies.filter_map(|(table, cookie)| Some((target(table)?, cookie))).collect();
+        let cookies = std::mem::take(&mut client_metadata.default_cookies).into_iter();
+        client_metadata.default_cookies =
+            cookies.filter_map(|(table, cookie)| Some((target(table)?, cookie))).collect();
         self.digests.restart(|id| {
             let name = &before.digests.get(&id)?.name;
             after.digests.iter().find(|(_, digest)| digest.name == *name).map(|(&id, _)| id)
         });
-        notes
+        client_metadata
     }
 
     /// The data plane runs this pipeline.
-    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, notes: Notes) {
-        *state = State { saved: None, notes };
+    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, client_metadata: ClientMetadata) {
+        *state = State { saved: None, client_metadata };
         *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
         tracing::info!("a new forwarding pipeline runs");
     }
@@ -313,7 +314,7 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         Ok(Response::new(p4::WriteResponse {}))
     }
 
-    type ReadStream = Portions;
+    type ReadStream = ReadStream;
 
     async fn read(&self, request: Request<p4::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let peer = Peer::of(request.extensions());

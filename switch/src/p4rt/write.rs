@@ -43,7 +43,7 @@ const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
 
 /// What clients may store and the data plane has no use for.
 #[derive(Default)]
-pub struct Notes {
+pub struct ClientMetadata {
     pub multicast_metadata: HashMap<u32, Bytes>,
     pub default_cookies: HashMap<TableId, Vec<u8>>,
 }
@@ -52,7 +52,7 @@ pub struct Writer<'a> {
     schema: &'a Schema,
     dataplane: &'a Dataplane,
     digests: &'a Digests,
-    notes: &'a mut Notes,
+    client_metadata: &'a mut ClientMetadata,
     access: Access,
     /// Those that members of groups can watch.
     ports: Vec<PortNumber>,
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         schema: &'a Schema,
         dataplane: &'a Dataplane,
         digests: &'a Digests,
-        notes: &'a mut Notes,
+        client_metadata: &'a mut ClientMetadata,
         access: Access,
     ) -> Self {
         let (outcomes, failures, batch, owners, noted, rest, configs) = Default::default();
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
             schema,
             dataplane,
             digests,
-            notes,
+            client_metadata,
             access,
             ports,
             outcomes,
@@ -205,11 +205,15 @@ impl<'a> Writer<'a> {
             match note {
                 _ if self.outcomes[owner].is_err() => {}
                 Note::Multicast(group, metadata) if metadata.is_empty() => {
-                    drop(self.notes.multicast_metadata.remove(&group))
+                    drop(self.client_metadata.multicast_metadata.remove(&group))
                 }
-                Note::Multicast(group, metadata) => drop(self.notes.multicast_metadata.insert(group, metadata)),
-                Note::Default(table, cookie) if cookie.is_empty() => drop(self.notes.default_cookies.remove(&table)),
-                Note::Default(table, cookie) => drop(self.notes.default_cookies.insert(table, cookie)),
+                Note::Multicast(group, metadata) => {
+                    drop(self.client_metadata.multicast_metadata.insert(group, metadata))
+                }
+                Note::Default(table, cookie) if cookie.is_empty() => {
+                    drop(self.client_metadata.default_cookies.remove(&table))
+                }
+                Note::Default(table, cookie) => drop(self.client_metadata.default_cookies.insert(table, cookie)),
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::value::words;
 
 /// A field as instructions outside expressions see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldRef {
     pub reg: Reg,
     pub width: u16,
     pub signed: bool,
 }
 
-impl Place {
+impl FieldRef {
     pub fn mask(self) -> u64 {
         if self.width >= 64 { u64::MAX } else { (1 << self.width) - 1 }
     }
@@ -49,7 +49,7 @@ pub enum ParserOp {
     },
     /// `dst = ` the `width` bits that start `offset` bits behind the cursor.
     Lookahead {
-        dst: Place,
+        dst: FieldRef,
         offset: u32,
         width: u16,
     },
@@ -79,7 +79,7 @@ pub enum OtherParserOp {
     HasLast { next: Reg },
     /// As [`ParserOp::Lookahead`], to a field of any width or sign.
     Lookahead {
-        dst: Place,
+        dst: FieldRef,
         signed: bool,
         /// The register with the place of the field's header in the frame.
         place: Reg,
@@ -100,7 +100,7 @@ pub enum ExtractTarget {
 
 #[derive(Debug)]
 pub enum SelectKey {
-    Field(Place),
+    Field(FieldRef),
     Lookahead { offset: u32, width: u16 },
 }
 
@@ -163,12 +163,12 @@ pub enum Algorithm {
 pub enum HashInput {
     /// Skipped while `valid` is 0.
     Field {
-        place: Place,
+        place: FieldRef,
         valid: Reg,
     },
     /// Of the bits, as many as `length` says.
     Varbit {
-        place: Place,
+        place: FieldRef,
         valid: Reg,
         length: Reg,
     },
@@ -190,7 +190,7 @@ pub struct Calculation {
 
 #[derive(Debug)]
 pub struct ChecksumCode {
-    pub target: Place,
+    pub target: FieldRef,
     pub target_valid: Reg,
     pub calculation: u16,
     /// `None`: always.
@@ -283,7 +283,7 @@ pub struct TableCode {
     /// Remembers the time of the last hit (idle timeout).
     pub timeout: bool,
     /// Direct meter: where the colour goes, and whether it counts bytes.
-    pub meter: Option<(Place, bool)>,
+    pub meter: Option<(FieldRef, bool)>,
     /// Entries refer to members and groups of this action profile.
     pub profile: Option<usize>,
     /// What happens if there is no action: no default, or an empty group.
@@ -317,23 +317,23 @@ pub struct Message {
 /// The fields of v1model's standard metadata. What a program does not have is a register that nothing else uses.
 #[derive(Clone, Debug, Default)]
 pub struct Standard {
-    pub ingress_port: Place,
-    pub egress_spec: Place,
-    pub egress_port: Place,
-    pub instance_type: Place,
-    pub packet_length: Place,
-    pub parser_error: Place,
-    pub checksum_error: Place,
-    pub enq_timestamp: Place,
-    pub enq_qdepth: Place,
-    pub deq_timedelta: Place,
-    pub deq_qdepth: Place,
-    pub qid: Place,
-    pub ingress_global_timestamp: Place,
-    pub egress_global_timestamp: Place,
-    pub mcast_grp: Place,
-    pub egress_rid: Place,
-    pub priority: Place,
+    pub ingress_port: FieldRef,
+    pub egress_spec: FieldRef,
+    pub egress_port: FieldRef,
+    pub instance_type: FieldRef,
+    pub packet_length: FieldRef,
+    pub parser_error: FieldRef,
+    pub checksum_error: FieldRef,
+    pub enq_timestamp: FieldRef,
+    pub enq_qdepth: FieldRef,
+    pub deq_timedelta: FieldRef,
+    pub deq_qdepth: FieldRef,
+    pub qid: FieldRef,
+    pub ingress_global_timestamp: FieldRef,
+    pub egress_global_timestamp: FieldRef,
+    pub mcast_grp: FieldRef,
+    pub egress_rid: FieldRef,
+    pub priority: FieldRef,
 }
 
 #[derive(Debug, Default)]
@@ -362,8 +362,8 @@ pub struct Code {
     pub calculations: Vec<Calculation>,
     /// For each action profile, the calculation that chooses among a group's members.
     pub selectors: Vec<Option<u16>>,
-    pub digests: Vec<Vec<Place>>,
-    pub field_lists: Vec<Vec<Place>>,
+    pub digests: Vec<Vec<FieldRef>>,
+    pub field_lists: Vec<Vec<FieldRef>>,
     pub messages: Vec<Message>,
     pub standard: Standard,
     /// Number of counter arrays, and of meter arrays.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use self::code::{Code, Place};
+use self::code::{Code, FieldRef};
 use self::frame::PacketState;
 use self::meter::Meter;
 use self::op::{Effect, REGISTERS, Reg, Registers};
@@ -182,12 +182,12 @@ impl State {
 
     /// A field of at most 64 bits.
     #[inline]
-    pub fn get(&self, place: Place) -> u64 {
+    pub fn get(&self, place: FieldRef) -> u64 {
         self.regs[place.reg as usize % REGISTERS]
     }
 
     #[inline]
-    pub fn set(&mut self, place: Place, value: u64) {
+    pub fn set(&mut self, place: FieldRef, value: u64) {
         self.regs[place.reg as usize % REGISTERS] = value & place.mask();
     }
 

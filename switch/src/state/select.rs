@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use super::State;
 use super::bits::{BitWriter, load};
-use super::code::{Code, NextState, Place};
+use super::code::{Code, FieldRef, NextState};
 use super::frame::Frame;
 use super::op::{REGISTERS, Reg};
 
 #[derive(Debug)]
 pub enum SelectPart {
-    Field(Place),
+    Field(FieldRef),
     /// The field of the element before `next`; an empty stack is an error.
     Last {
         next: Reg,

@@ -2,8 +2,8 @@
 //! The canonical copy of everything written to the data plane. Checks an update, records it, and says what the packet
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
-mod carry;
 mod packed;
+mod reconcile;
 mod replication;
 mod size;
 mod undo;
@@ -12,16 +12,16 @@ mod views;
 
 use std::sync::Arc;
 
-pub use carry::{Carried, share};
+pub use reconcile::{MovedCounts, share};
 pub use size::check_size;
-pub use undo::Reach;
+pub use undo::PipelineScope;
 pub use unpack::Snapshot;
 
-use packed::{Packed, Rare, Shot, Stored};
+use packed::{EntryExtras, OneShotGroup, Packed, Stored};
 use replication::Copies;
 use unpack::Rows;
 
-use crate::change::{Change, DigestConfig, MeterConfig};
+use crate::dataplane_ops::{Change, DigestConfig, MeterConfig};
 use crate::key_codec::{check_index, check_width, pack_field, prefix_length};
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
@@ -30,9 +30,9 @@ use crate::state::Shared;
 use crate::state::code::{Matching, TableCode};
 use crate::state::profile::GROUP;
 use crate::state::table::RowShape;
-use crate::update::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 use crate::value;
 use crate::value_sets;
+use crate::write_api::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
@@ -221,9 +221,9 @@ impl Store {
             Matching::Masked if !info.needs_priority() => prefix_length(&entry.key),
             _ => entry.key.priority,
         };
-        let shot = self.acquire(id, &entry.action, None, &mut row, changes)?;
+        let one_shot = self.acquire(id, &entry.action, None, &mut row, changes)?;
         let table = &mut self.tables[id.0];
-        let stored = Stored::new(entry.idle_timeout_ns, now, is_const, rare(&entry, shot));
+        let stored = Stored::new(entry.idle_timeout_ns, now, is_const, extras(&entry, one_shot));
         let slot = table.entries.insert(&row, entry.key.priority, stored);
         if let Some(reference) = reference(&entry.action) {
             table.entries.set_action(slot, &[reference]);
@@ -247,9 +247,9 @@ impl Store {
         if entry.action == EntryAction::Same {
             entry.action = self.rows(id).action(slot);
         }
-        let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.shot()?.slots.clone()));
+        let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.one_shot()?.slots.clone()));
         let mut action = Vec::new();
-        let shot = self.acquire(id, &entry.action, before.as_ref(), &mut action, changes)?;
+        let one_shot = self.acquire(id, &entry.action, before.as_ref(), &mut action, changes)?;
         let table = &mut self.tables[id.0];
         let before = table.entries.action(slot)[0];
         let Some(stored) = table.entries.get_mut(slot) else {
@@ -257,7 +257,7 @@ impl Store {
         };
         // An unchanged meter keeps its buckets.
         let meter = (stored.meter() != entry.meter).then_some(entry.meter);
-        let new = Stored::new(entry.idle_timeout_ns, now, false, rare(&entry, shot));
+        let new = Stored::new(entry.idle_timeout_ns, now, false, extras(&entry, one_shot));
         let old = std::mem::replace(stored, new);
         match reference(&entry.action) {
             Some(reference) => table.entries.set_action(slot, &[reference]),
@@ -387,7 +387,7 @@ impl Store {
         replaced: Option<&OneShot>,
         row: &mut Vec<u64>,
         changes: &mut Vec<Change>,
-    ) -> Result<Option<Box<Shot>>> {
+    ) -> Result<Option<Box<OneShotGroup>>> {
         let info = self.table(id)?;
         let Some(ProfileId(profile)) = info.profile else {
             return match action {
@@ -420,7 +420,7 @@ impl Store {
                 let packed = calls.iter().map(pack).collect::<Result<Vec<_>>>()?;
                 let (reference, slots) = self.profiles[profile].shoot(calls, packed, replaced, changes)?;
                 row.push(reference);
-                Ok(Some(Box::new(Shot { calls: calls.clone(), slots })))
+                Ok(Some(Box::new(OneShotGroup { calls: calls.clone(), slots })))
             }
         }
     }
@@ -429,8 +429,8 @@ impl Store {
     fn release(&mut self, id: TableId, action: u64, stored: &Stored) {
         let Some(ProfileId(profile)) = self.program.tables[id.0].profile else { return };
         let store = &mut self.profiles[profile];
-        match stored.shot() {
-            Some(shot) => store.release_shot(&shot.slots),
+        match stored.one_shot() {
+            Some(one_shot) => store.release_shot(&one_shot.slots),
             None if action & GROUP != 0 => store.release_group(action as u32),
             None => store.release_member(action as u32),
         }
@@ -534,8 +534,8 @@ fn reference(action: &EntryAction) -> Option<u64> {
     }
 }
 
-fn rare(entry: &TableEntry, shot: Option<Box<Shot>>) -> Rare {
-    Rare { meter: entry.meter, cookie: entry.cookie.as_slice().into(), shot }
+fn extras(entry: &TableEntry, one_shot: Option<Box<OneShotGroup>>) -> EntryExtras {
+    EntryExtras { meter: entry.meter, cookie: entry.cookie.as_slice().into(), one_shot }
 }
 
 fn exhausted<T>(reason: String) -> Result<T> {

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Result, Store, exhausted, invalid};
-use crate::change::{Change, CloneSession, Replica};
+use crate::dataplane_ops::{Change, CloneSession, Replica};
 use crate::port::PortNumber;
-use crate::update::{Replicated, Update, UpdateError};
+use crate::write_api::{Replicated, Update, UpdateError};
 
 /// Copies of a packet at most, and replicas that all groups and sessions hold together, with their backups.
 const MAX_REPLICAS: usize = 4096;

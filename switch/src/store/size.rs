@@ -3,7 +3,7 @@
 
 use super::packed::Stored;
 use super::{Result, invalid};
-use crate::change::MeterConfig;
+use crate::dataplane_ops::MeterConfig;
 use crate::program::{MeterUnit, Program};
 use crate::state::meter::Meter;
 use crate::state::table::{EntryStats, RowShape};

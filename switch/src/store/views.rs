@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::unpack::{Hits, Snapshot};
 use super::{Result, Store};
-use crate::change::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
+use crate::dataplane_ops::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
 use crate::key_codec::no_cells;
 use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
 use crate::state::{ColourCells, CounterCell};
-use crate::update::{EntryView, TableEntry, UpdateError};
+use crate::write_api::{EntryView, TableEntry, UpdateError};
 
 impl Store {
     pub fn entry(&self, id: TableId, key: &EntryKey, now: u64) -> Result<EntryView> {

@@ -5,11 +5,11 @@
 use std::collections::VecDeque;
 
 use super::Switch;
-use crate::change::{CloneSession, Replica};
+use crate::dataplane_ops::{CloneSession, Replica};
 use crate::drops::DropCells;
 use crate::machine::Machine;
 use crate::port::{PortNumber, count};
-use crate::state::code::Place;
+use crate::state::code::FieldRef;
 use crate::state::frame::{Packet, Pool};
 
 /// Values of `instance_type`.
@@ -146,7 +146,7 @@ impl Switch {
         let standard = &machine.code.standard;
         let ingress_port = self.saved_phv[standard.ingress_port.reg as usize];
         let length = packet.frame.len() as u32;
-        let settings: [(Place, u64); 4] = [
+        let settings: [(FieldRef, u64); 4] = [
             (standard.ingress_port, ingress_port),
             (standard.instance_type, instance_type),
             (standard.packet_length, length as u64),

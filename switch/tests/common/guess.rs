@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use apswitch::control::*;
-use apswitch_reference::story::Event;
+use apswitch_reference::packet_trace::Event;
 use fastrand::Rng;
 
 use super::pair::{PORTS, Pair};

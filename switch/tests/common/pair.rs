@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apswitch::change::{Digest, Outbox, PacketIn};
 use apswitch::control::*;
+use apswitch::dataplane_ops::{Digest, Outbox, PacketIn};
 use apswitch::machine::Machine;
 use apswitch::state::Shared;
 use apswitch::state::frame::Pool;
 use apswitch::store::{Store, check_size};
 use apswitch::v1model::{Port, Switch};
-use apswitch_reference::story::Event;
+use apswitch_reference::packet_trace::Event;
 use apswitch_reference::{Output, Reference, Setup};
 use tokio::sync::mpsc;
 
@@ -66,7 +66,7 @@ impl Pair {
 
     fn of(program: Arc<Program>, reference: Reference) -> Pair {
         let mut scout = reference.anew();
-        scout.start_story();
+        scout.start_trace();
         let shared = Arc::new(Shared::new(&program));
         let (packet_in_sender, packet_ins) = mpsc::channel(BACKLOG);
         let (digest_sender, digests) = mpsc::channel(BACKLOG);
@@ -127,18 +127,18 @@ impl Pair {
     /// As [`Pair::send`], when the two have to be equal; what left.
     pub fn same(&mut self, port: u16, frame: &[u8]) -> Outputs {
         let (compiled, interpreted) = self.send(port, frame);
-        assert_eq!(compiled, interpreted, "{}", self.story(port, frame));
+        assert_eq!(compiled, interpreted, "{}", self.trace(port, frame));
         compiled
     }
 
     /// What the frame meets.
     pub fn scout(&mut self, port: u16, frame: &[u8]) -> Vec<Event> {
         self.scout.receive(port, frame, self.now);
-        self.scout.take_story()
+        self.scout.take_trace()
     }
 
     /// The packet once more, in words.
-    pub fn story(&mut self, port: u16, frame: &[u8]) -> String {
+    pub fn trace(&mut self, port: u16, frame: &[u8]) -> String {
         let events: Vec<String> = self.scout(port, frame).iter().map(Event::to_string).collect();
         format!("compiled (left) differs from the reference (right) for {frame:02x?}:\n{}", events.join("\n"))
     }

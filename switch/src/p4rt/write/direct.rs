@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::control::EntryKey;
-use crate::p4rt::entry::Place;
+use crate::p4rt::entry::EntryKind;
 
 impl Writer<'_> {
     pub(super) fn default_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
@@ -24,7 +24,7 @@ impl Writer<'_> {
         let action = message
             .action
             .as_ref()
-            .map(|action| entry::action(self.schema, table, Place::Default, action))
+            .map(|action| entry::action(self.schema, table, EntryKind::Default, action))
             .transpose()?;
         #[allow(deprecated)]
         let cookie = match action {

@@ -17,7 +17,7 @@ use super::error::{Checked, batch_status};
 use super::proto::p4::v1 as p4;
 use super::read::Answer;
 
-pub type Portions = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
+pub type ReadStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
 
 /// Answers of several portions that may be under way at once, of all connections and of one: each holds a snapshot.
 const MAX_READS: usize = 16;
@@ -43,16 +43,16 @@ impl Default for Reads {
     }
 }
 
-/// The place of one.
-pub struct Place {
+/// A permit for a long read, given back when dropped.
+pub struct ReadPermit {
     reads: Arc<Reads>,
     peer: Option<SocketAddr>,
     _room: OwnedSemaphorePermit,
 }
 
 impl Reads {
-    /// A place for a long read that copies so many bytes.
-    pub fn place(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<Place, Status> {
+    /// Returns a permit for a long read that copies so many bytes, or an error when too many are under way.
+    pub fn permit(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<ReadPermit, Status> {
         let Ok(room) = self.room.clone().try_acquire_many_owned((bytes >> 10) as u32) else {
             return Err(Status::resource_exhausted(format!(
                 "long reads have copied {} MiB already",
@@ -69,7 +69,7 @@ impl Reads {
             return Err(Status::resource_exhausted(reason));
         }
         *own += 1;
-        Ok(Place { reads: self.clone(), peer, _room: room })
+        Ok(ReadPermit { reads: self.clone(), peer, _room: room })
     }
 
     /// The messages for `answers`: at once when they fit into one, else one after the other.
@@ -77,27 +77,30 @@ impl Reads {
         self: &Arc<Self>,
         answers: Vec<Checked<Answer>>,
         peer: Option<SocketAddr>,
-    ) -> Result<Portions, Status> {
+    ) -> Result<ReadStream, Status> {
         let mut chunks = Chunks::new(answers);
         let first = chunks.next();
         let second = chunks.next();
         if second.is_none() {
             return Ok(Box::pin(tokio_stream::iter(first)));
         }
-        let place = self.place(peer, 0)?;
-        Ok(deliver(place, move || Ok(first.into_iter().chain(second).chain(chunks))))
+        let permit = self.permit(peer, 0)?;
+        Ok(deliver(permit, move || Ok(first.into_iter().chain(second).chain(chunks))))
     }
 }
 
 /// Long answers: made on a thread of their own, message by message, as the client takes them.
-pub fn long(place: Place, answers: impl FnOnce() -> Result<Vec<Checked<Answer>>, Status> + Send + 'static) -> Portions {
-    deliver(place, move || answers().map(Chunks::new))
+pub fn long(
+    permit: ReadPermit,
+    answers: impl FnOnce() -> Result<Vec<Checked<Answer>>, Status> + Send + 'static,
+) -> ReadStream {
+    deliver(permit, move || answers().map(Chunks::new))
 }
 
 fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
-    place: Place,
+    permit: ReadPermit,
     chunks: impl FnOnce() -> Result<C, Status> + Send + 'static,
-) -> Portions {
+) -> ReadStream {
     let (queue, outgoing) = mpsc::channel(1);
     let runtime = Handle::current();
     let send = move |chunk| {
@@ -106,7 +109,7 @@ fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
     };
     tokio::task::spawn_blocking(move || {
         // Kept until all of it is made.
-        let _place = place;
+        let _permit = permit;
         match chunks() {
             Ok(mut chunks) => while chunks.next().is_some_and(&send) {},
             Err(status) => drop(send(Err(status))),
@@ -115,7 +118,7 @@ fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
     Box::pin(ReceiverStream::new(outgoing))
 }
 
-impl Drop for Place {
+impl Drop for ReadPermit {
     fn drop(&mut self) {
         let mut open = self.reads.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = open.get_mut(&self.peer) {

@@ -14,7 +14,7 @@ use crate::p4rt::data::DataType;
 use crate::p4rt::error::{Checked, refuse};
 use crate::p4rt::header;
 use crate::p4rt::proto::p4::config::v1 as info;
-use crate::p4rt::translation::Spoken;
+use crate::p4rt::translation::SdnType;
 use crate::program::TableInfo;
 
 impl Schema {
@@ -29,9 +29,9 @@ impl Schema {
             let params = action.params.iter().enumerate().map(|(at, p)| {
                 let bitwidth = p.bitwidth.max(0) as u32;
                 let width = loaded.and_then(|known| known.params.get(at)).map_or(bitwidth, |there| there.width.into());
-                let spoken = Spoken::new(p.type_name.as_ref(), types, p.bitwidth, width)
+                let sdn_type = SdnType::new(p.type_name.as_ref(), types, p.bitwidth, width)
                     .map_err(|e| e.at(format!("action {name}: parameter {}", p.name)))?;
-                Ok(Param { id: p.id, name: p.name.clone(), width, spoken })
+                Ok(Param { id: p.id, name: p.name.clone(), width, sdn_type })
             });
             let params = params.collect::<Checked<_>>()?;
             insert(&mut schema.actions, "action", id, Action { name, params })?;
@@ -285,13 +285,13 @@ fn match_field(
     width: u32,
 ) -> Checked<MatchField> {
     let name = field.name.clone();
-    let spoken = Spoken::new(field.type_name.as_ref(), types, field.bitwidth, width)
+    let sdn_type = SdnType::new(field.type_name.as_ref(), types, field.bitwidth, width)
         .map_err(|e| e.at(format!("field {name}")))?;
-    if spoken == Spoken::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
+    if sdn_type == SdnType::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
         let of = field.type_name.as_ref().map_or("", |found| &found.name);
         return refuse!(Unimplemented, "field {name}: type {of} is a string for clients, which has no {kind:?} match");
     }
-    Ok(MatchField { id: field.id, name, width, spoken, kind, stored })
+    Ok(MatchField { id: field.id, name, width, sdn_type, kind, stored })
 }
 
 fn value_set(
@@ -450,7 +450,8 @@ mod tests {
         let field = &mut p4info.tables.iter_mut().find(|table| !table.match_fields.is_empty()).unwrap().match_fields[0];
         field.bitwidth = 0;
         let schema = Schema::new(&p4info, &program).unwrap();
-        let widths = |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.spoken == Spoken::Plain);
+        let widths =
+            |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.sdn_type == SdnType::Plain);
         assert!(schema.tables.values().all(widths));
     }
 }

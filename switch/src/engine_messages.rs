@@ -14,11 +14,11 @@ use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::link::LinkConfig;
 use crate::machine::Machine;
 use crate::port::{Capture, PortIo, PortNumber};
-use crate::store::Carried;
+use crate::store::MovedCounts;
 use crate::v1model::Port;
 
 /// Changes and packet-outs that are handled before packets are looked at again.
@@ -48,7 +48,7 @@ pub enum Command {
     Commit {
         machine: Box<Machine>,
         changes: Vec<Change>,
-        carried: Vec<Carried>,
+        moved_counts: Vec<MovedCounts>,
         done: oneshot::Sender<Option<Box<Machine>>>,
     },
     /// A frame that enters ingress on the CPU port.

@@ -3,7 +3,7 @@
 
 use thiserror::Error;
 
-use crate::change::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
+use crate::dataplane_ops::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::port::PortNumber;
 use crate::program::{
     ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
@@ -216,7 +216,7 @@ pub enum Update {
         digest: DigestId,
         config: Option<DigestConfig>,
     },
-    /// The samples with these [`Digest::sequence`](crate::change::Digest::sequence) numbers may be sent again.
+    /// The samples with these [`Digest::sequence`](crate::dataplane_ops::Digest::sequence) numbers may be sent again.
     AckDigest {
         digest: DigestId,
         sequences: Vec<u64>,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Result, Store};
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
 use crate::state::table::EntryStats;
 use crate::state::{ColourCells, Shared};
-use crate::update::{EntryAction, TableEntry, Update, UpdateError};
+use crate::write_api::{EntryAction, TableEntry, Update, UpdateError};
 
 /// Counts of entries that move to other slots when the packet thread changes programs.
-pub struct Carried {
+pub struct MovedCounts {
     from: Arc<[EntryStats]>,
     to: Arc<[EntryStats]>,
     from_colours: Arc<[ColourCells]>,
@@ -21,7 +21,7 @@ pub struct Carried {
     slots: Vec<(u32, u32)>,
 }
 
-impl Carried {
+impl MovedCounts {
     /// To be called by the packet thread, which alone counts.
     pub fn copy(&self) {
         for &(from, to) in &self.slots {
@@ -73,9 +73,9 @@ pub fn share(old: &Program, counted: &Shared, program: &Program, shared: &mut Sh
 
 impl Store {
     /// Takes over what was written to `old`.
-    pub fn carry(&mut self, old: &Store, now: u64, changes: &mut Vec<Change>) -> Result<Vec<Carried>> {
+    pub fn reconcile(&mut self, old: &Store, now: u64, changes: &mut Vec<Change>) -> Result<Vec<MovedCounts>> {
         for at in 0..old.program.profiles.len() {
-            self.carry_profile(old, at, now, changes)?;
+            self.reconcile_profile(old, at, now, changes)?;
         }
         for (at, info) in old.program.value_sets.iter().enumerate() {
             let members = old.value_set(ValueSetId(at))?;
@@ -85,9 +85,9 @@ impl Store {
                 None => return lost(format!("value set `{}` is gone", info.name)),
             }
         }
-        let mut carried = Vec::new();
+        let mut moved_counts = Vec::new();
         for table in 0..old.program.tables.len() {
-            carried.extend(self.carry_table(old, TableId(table), now, changes)?);
+            moved_counts.extend(self.reconcile_table(old, TableId(table), now, changes)?);
         }
         for (at, info) in old.program.meters.iter().enumerate() {
             let place = named(&self.program.meters, |meter| &meter.name, &info.name);
@@ -117,10 +117,10 @@ impl Store {
         for (&of, backups) in old.backups() {
             self.update(Update::SetBackups { of, backups: backups.clone() }, now, changes)?;
         }
-        Ok(carried)
+        Ok(moved_counts)
     }
 
-    fn carry_profile(&mut self, old: &Store, at: usize, now: u64, changes: &mut Vec<Change>) -> Result<()> {
+    fn reconcile_profile(&mut self, old: &Store, at: usize, now: u64, changes: &mut Vec<Change>) -> Result<()> {
         let before = old.profile(ProfileId(at))?;
         let name = &old.program.profiles[at].name;
         let Some(to) = named(&self.program.profiles, |profile| &profile.name, name) else {
@@ -137,13 +137,13 @@ impl Store {
         Ok(())
     }
 
-    fn carry_table(
+    fn reconcile_table(
         &mut self,
         old: &Store,
         from: TableId,
         now: u64,
         changes: &mut Vec<Change>,
-    ) -> Result<Option<Carried>> {
+    ) -> Result<Option<MovedCounts>> {
         let info = &old.program.tables[from.0];
         let name = &info.name;
         let program = self.program.clone();
@@ -210,7 +210,7 @@ impl Store {
             self.update(Update::SetDirectMeter { table: to, key: None, config: Some(config) }, now, changes)?;
         }
         slots.push((info.max_size as u32, new.max_size as u32));
-        Ok(Some(Carried {
+        Ok(Some(MovedCounts {
             from: old.shared.entries[from.0].clone(),
             to: self.shared.entries[to.0].clone(),
             from_colours: old.shared.entry_colours[from.0].clone(),
