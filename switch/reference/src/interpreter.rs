@@ -8,7 +8,7 @@ use num_bigint::{BigInt, BigUint};
 
 use super::hash::Algorithm;
 use super::packet_trace::{Event, show};
-use super::phv::{Bits, Phv, Scope, fit, is_true, low64};
+use super::phv::{Bits, Packet, Phv, Scope, fit, is_true, low64};
 use super::program::*;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
 use super::tables::{Entries, show as show_key};
@@ -22,57 +22,6 @@ pub const DROP_PORT: u64 = 511;
 /// Times that an action may go back to an earlier statement; with more it ends.
 const MAX_JUMPS_BACK: usize = 4096;
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
-
-/// A packet between the parts of the architecture.
-#[derive(Clone, Debug)]
-pub struct Packet {
-    /// As it came.
-    pub frame: Vec<u8>,
-    /// Bytes of the frame that the parser has consumed.
-    pub parsed: usize,
-    pub phv: Phv,
-    /// Bytes of the packet beside its headers; less than 0 where headers were added before parsing ended.
-    pub rest: i64,
-    /// Bytes as received: what counters and meters count.
-    pub ingress_length: u64,
-    /// Bytes that leave at most.
-    pub truncate: u64,
-    /// How often actions have gone back to an earlier primitive.
-    pub jumps_back: usize,
-    /// Who chose the egress port, for the story.
-    pub chosen_by: String,
-}
-
-impl Packet {
-    pub fn new(program: &Program, frame: Vec<u8>) -> Packet {
-        let length = frame.len();
-        Packet {
-            phv: Phv::new(program),
-            jumps_back: 0,
-            parsed: 0,
-            rest: length as i64,
-            ingress_length: length as u64,
-            truncate: u32::MAX.into(),
-            frame,
-            chosen_by: String::new(),
-        }
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        &self.frame[self.parsed..]
-    }
-
-    /// Bytes of its valid headers.
-    pub fn headers_len(&self, program: &Program) -> i64 {
-        let valid = (0..program.headers.len()).filter(|&h| self.phv.headers[h].valid && !program.headers[h].metadata);
-        valid.map(|header| self.phv.header_len(program, header) as i64).sum()
-    }
-
-    /// Bytes of the packet as it is now.
-    pub fn length(&self, program: &Program) -> u64 {
-        (self.rest + self.headers_len(program)) as u64
-    }
-}
 
 /// What a control asked to happen to the packet.
 #[derive(Clone, Debug, Default)]

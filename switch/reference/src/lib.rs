@@ -34,9 +34,9 @@ use std::sync::Arc;
 
 use num_bigint::{BigInt, BigUint};
 
-use self::interpreter::{DROP_PORT, Interpreter, Packet};
+use self::interpreter::{DROP_PORT, Interpreter};
 use self::packet_trace::{Event, show};
-use self::phv::{Phv, fit};
+use self::phv::{Packet, Phv, fit};
 use self::program::{Part, Program as Tree};
 use apswitch::control::{ActionCall, CounterId, EntryAction, ProfileId, RegisterId, ValueSetId};
 use apswitch::dataplane_ops::{CloneSession, CounterValue, Replica};

@@ -3,9 +3,9 @@
 
 use num_bigint::BigInt;
 
-use super::interpreter::{Interpreter, Packet, calculate, scope};
+use super::interpreter::{Interpreter, calculate, scope};
 use super::packet_trace::{Event, Named, show};
-use super::phv::{Bits, bits_of, fit, is_true, low64};
+use super::phv::{Bits, Packet, bits_of, fit, is_true, low64};
 use super::program::*;
 use super::tables::matches;
 use apswitch::program::Value;

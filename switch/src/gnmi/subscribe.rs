@@ -17,7 +17,7 @@ use super::proto::gnmi::subscribe_response::Response;
 use super::proto::gnmi::subscription_list::Mode;
 use super::proto::gnmi::{Encoding, SubscriptionMode};
 use super::render;
-use super::service::Shared;
+use super::shared::{Shared, no_extensions};
 use super::value::Value;
 
 /// The shortest interval between samples; also how soon a change is seen.
@@ -62,7 +62,7 @@ pub async fn serve(
     outgoing: &Outgoing,
 ) -> Result<(), Status> {
     let Some(first) = incoming.message().await? else { return Ok(()) };
-    super::service::no_extensions(&first.extension)?;
+    no_extensions(&first.extension)?;
     let Some(Request::Subscribe(list)) = first.request else {
         return Err(Status::invalid_argument("the first message of a stream has to be `subscribe`"));
     };

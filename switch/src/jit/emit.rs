@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From instructions to Cranelift's intermediate representation.
 
+mod check;
 mod table;
 
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What native code calls: methods of [`State`] with C's calling convention.
 
-use super::checks::Site;
+use super::site::Site;
 use crate::state::State;
 use crate::state::code::{Code, OtherParserOp};
 use crate::state::frame::Frame;

@@ -13,6 +13,7 @@ mod checks;
 mod emit;
 mod helpers;
 mod parser;
+mod site;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -24,9 +25,10 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
+pub use self::checks::check_native_code;
 use self::checks::{Checks, checked};
-pub use self::checks::{Site, check_native_code};
 use self::emit::Emitter;
+pub use self::site::Site;
 use crate::state::State;
 use crate::state::code::Code;
 use crate::state::frame::Frame;

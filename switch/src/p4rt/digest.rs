@@ -7,7 +7,10 @@
 //! specification, so memory is bounded by forgetting.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::proto::p4::v1 as p4;
 use crate::control::{Digest, DigestId, Update, Value};
@@ -155,6 +158,64 @@ impl DigestQueue {
             self.take_sent(oldest);
         }
         DigestList { list_id, samples: buffer.into_iter().map(|sample| sample.values).collect() }
+    }
+}
+
+/// The digests that are enabled, by P4Info id.
+#[derive(Default)]
+pub struct Digests {
+    queues: Mutex<BTreeMap<u32, DigestQueue>>,
+    pub changed: Notify,
+}
+
+impl Digests {
+    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, DigestQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn config(&self, id: u32) -> Option<p4::digest_entry::Config> {
+        self.lock().get(&id).map(DigestQueue::config)
+    }
+
+    /// Enables, changes or (`None`) disables a digest.
+    pub fn configure(&self, id: u32, config: Option<p4::digest_entry::Config>) {
+        let mut queues = self.lock();
+        match (queues.get_mut(&id), config) {
+            (Some(queue), Some(config)) => queue.configure(config),
+            (None, Some(config)) => drop(queues.insert(id, DigestQueue::new(config))),
+            (_, None) => drop(queues.remove(&id)),
+        }
+        drop(queues);
+        self.changed.notify_one();
+    }
+
+    /// Takes over those of a pipeline that is committed now.
+    pub fn replace(&self, mut others: Digests) {
+        *self.lock() = std::mem::take(others.queues.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+
+    /// Those that are enabled stay so under a new id, with nothing in them.
+    pub fn restart(&self, new_id: impl Fn(u32) -> Option<u32>) {
+        let mut queues = self.lock();
+        let restarted = std::mem::take(&mut *queues).into_iter();
+        *queues = restarted.filter_map(|(id, queue)| Some((new_id(id)?, queue.restarted()))).collect();
+    }
+
+    pub fn acknowledge(&self, id: u32, list_id: u64) -> Vec<Update> {
+        self.lock().get_mut(&id).map(|queue| queue.acknowledge(list_id)).unwrap_or_default()
+    }
+
+    pub fn acknowledge_all(&self) -> Vec<Update> {
+        self.lock().values_mut().flat_map(DigestQueue::acknowledge_all).collect()
+    }
+
+    pub fn poll(&self, now: Duration) -> Vec<(u32, DigestList)> {
+        self.lock().iter_mut().filter_map(|(&id, queue)| Some((id, queue.poll(now)?))).collect()
+    }
+
+    pub fn deadline(&self) -> Option<Duration> {
+        self.lock().values().filter_map(DigestQueue::deadline).min()
     }
 }
 

@@ -3,13 +3,13 @@
 
 use super::error::{Checked, refuse};
 use super::matching::{self, Seen, numbered};
-use super::profile;
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
-use super::schema::{Action, Schema, Scope, Table, TableAction};
+use super::schema::{Action, Profile, Schema, Scope, Table, TableAction};
 use super::value;
 use crate::control::{
     ActionCall, ColourCounts, CounterValue, EntryAction, EntryKey, EntryView, MeterConfig, TableEntry, Value,
+    WeightedCall,
 };
 use bytes::Bytes;
 
@@ -17,6 +17,14 @@ use bytes::Bytes;
 pub fn key(table: &Table, message: &p4::TableEntry) -> Checked<EntryKey> {
     let fields = matching::match_fields(&table.name, &table.fields, &message.r#match)?;
     Ok(EntryKey { fields, priority: priority(table, message.priority)? })
+}
+
+/// Checks that a default entry has neither match nor priority.
+pub fn default_has_no_key(table: &Table, message: &p4::TableEntry) -> Checked<()> {
+    match message.r#match.is_empty() && message.priority == 0 {
+        true => Ok(()),
+        false => refuse!(InvalidArgument, "the default entry of table {} has neither match nor priority", table.name),
+    }
 }
 
 fn priority(table: &Table, priority: i32) -> Checked<i32> {
@@ -210,7 +218,7 @@ pub struct Wanted {
 /// The message for an entry as it is now; `None` when its action is not in the P4Info.
 pub fn to_message(schema: &Schema, table: &Table, view: &EntryView, wanted: &Wanted) -> Option<p4::TableEntry> {
     let mut message = key_message(table, &view.entry);
-    message.action = Some(profile::entry_action_message(schema, table, &view.entry.action)?);
+    message.action = Some(entry_action_message(schema, table, &view.entry.action)?);
     message.is_const = view.is_const;
     if wanted.counter {
         message.counter_data = view.entry.counter.map(counter_message);
@@ -225,6 +233,40 @@ pub fn to_message(schema: &Schema, table: &Table, view: &EntryView, wanted: &Wan
         message.time_since_last_hit = Some(p4::table_entry::IdleTimeout { elapsed_ns: signed(view.idle_ns) });
     }
     Some(message)
+}
+
+/// The message for what an entry does; `None` when its action is not in the P4Info.
+pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction) -> Option<p4::TableAction> {
+    use p4::table_action::Type;
+    let message = match action {
+        EntryAction::Call(call) => return action_message(schema, table, call),
+        EntryAction::Member(id) => Type::ActionProfileMemberId(*id),
+        EntryAction::Group(id) => Type::ActionProfileGroupId(*id),
+        EntryAction::Same => return None,
+        EntryAction::OneShot(calls) => {
+            let profile = schema.profiles.get(&table.profile?)?;
+            let message = |call: &WeightedCall| {
+                Some(p4::ActionProfileAction {
+                    action: Some(call_message(schema, &table.actions, &call.call)?),
+                    weight: weight_message(profile, call.weight),
+                    watch_kind: call
+                        .watch
+                        .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_value(&port.into()))),
+                })
+            };
+            let actions: Option<_> = calls.iter().map(message).collect();
+            Type::ActionProfileActionSet(p4::ActionProfileActionSet {
+                action_profile_actions: actions?,
+                ..Default::default()
+            })
+        }
+    };
+    Some(p4::TableAction { r#type: Some(message) })
+}
+
+/// The weight as the client gave it.
+pub fn weight_message(profile: &Profile, weight: u32) -> i32 {
+    if profile.no_weights { 0 } else { weight as i32 }
 }
 
 /// The part of an entry that names it: key, metadata and idle timeout.

@@ -12,7 +12,8 @@ use super::clients::{Opened, Outgoing};
 use super::pipeline::Pipeline;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
-use super::service::{Service, Shared};
+use super::service::Service;
+use super::shared::Shared;
 use super::write::ClientMetadata;
 use crate::control::{Dataplane, Program};
 

@@ -16,7 +16,8 @@ use super::clients::{Opened, Outgoing};
 use super::proto::google::rpc;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
-use super::service::{Service, Shared};
+use super::service::Service;
+use super::shared::Shared;
 use super::{MAX_REQUEST_BYTES, stream};
 use crate::control::{Dataplane, Events};
 

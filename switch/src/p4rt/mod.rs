@@ -9,7 +9,7 @@
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
-//! | `write`, `read`, `cost`, `direct`, `portions` | updates and queries; what these take; thousands of counters; long answers |
+//! | `write`, `read`, `cost`, `direct`, `read_stream` | updates and queries; what these take; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | `local` | the server without a network, for simulations |
 //! | [`in_process`] | the same with one client, for tests |
@@ -44,6 +44,7 @@ mod replication;
 mod role;
 mod schema;
 mod service;
+mod shared;
 mod stream;
 mod tls;
 mod translation;
@@ -65,7 +66,8 @@ use fast_path::First;
 use listen::Connections;
 use message_size::LongMessages;
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
-use service::{Service, Shared};
+use service::Service;
+use shared::Shared;
 pub use tls::{Secured, Tls};
 
 /// What the protos say, for clients that ask.

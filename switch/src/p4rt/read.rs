@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use super::entry::{self, Wanted};
+use super::digest::Digests;
+use super::entry::{self, Wanted, default_has_no_key};
 use super::error::{Checked, Refusal, refuse};
 use super::fast_read;
 use super::matching;
@@ -20,9 +21,8 @@ use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::replication;
 use super::role::Access;
-use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
-use super::stream::Digests;
-use super::write::{self, ClientMetadata, cells, default_has_no_key, known, table};
+use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet, cells, known, table};
+use super::write::{self, ClientMetadata};
 use crate::control::{ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
 
 /// One request of a batch: answered already, as those for single counters are, or as it came.

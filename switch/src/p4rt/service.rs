@@ -2,104 +2,32 @@
 //! The gRPC service: checks who asks and in what order things happen, and hands the work to its modules.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use prost::Message;
-use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::budget::Held;
-use super::clients::{Clients, Outgoing};
-use super::error::{Checked, Refusal, batch_status, refuse};
+use super::clients::Outgoing;
+use super::digest::Digests;
+use super::error::{Checked, Refusal, batch_status};
 use super::pipeline::Pipeline;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Asked, Reader};
-use super::read_stream::{self, ReadStream, Reads};
+use super::read_stream::{self, ReadStream};
 use super::role::Access;
-use super::stream::{self, Digests};
+use super::shared::{MAX_ANSWER_KIB, Saved, Shared, State};
+use super::stream;
 use super::write::{ClientMetadata, Writer};
-use crate::control::{Dataplane, Prepared, TableId, UpdateError};
+use crate::control::{Prepared, TableId, UpdateError};
 use crate::peer::{self, Peer};
 
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
-/// KiB of pipelines that are being sent to clients.
-const MAX_ANSWER_KIB: usize = 64 << 10;
-
-/// What a write changes besides the data plane.
-#[derive(Default)]
-pub struct State {
-    saved: Option<Saved>,
-    pub client_metadata: ClientMetadata,
-}
-
-/// A pipeline that waits for COMMIT. Reads and writes are about it.
-struct Saved {
-    pipeline: Arc<Pipeline>,
-    dataplane: Dataplane,
-    digests: Digests,
-    client_metadata: ClientMetadata,
-}
-
-pub struct Shared {
-    device_id: u64,
-    pub dataplane: Dataplane,
-    pub clients: Clients,
-    pub digests: Digests,
-    /// Writes exclude each other and reads.
-    pub state: Arc<tokio::sync::RwLock<State>>,
-    /// The running pipeline; replaced only by who holds `state` for writing.
-    pipeline: RwLock<Option<Arc<Pipeline>>>,
-    reads: Arc<Reads>,
-    /// Held while a pipeline is made ready: one at a time, and in the order in which they came.
-    pipelines: tokio::sync::Mutex<()>,
-    answers: Arc<Semaphore>,
-}
 
 impl Shared {
-    pub fn new(device_id: u64, dataplane: Dataplane) -> Self {
-        Shared {
-            device_id,
-            dataplane,
-            clients: Clients::new(device_id),
-            digests: Digests::default(),
-            state: Default::default(),
-            pipeline: RwLock::new(None),
-            reads: Arc::default(),
-            pipelines: tokio::sync::Mutex::default(),
-            answers: Arc::new(Semaphore::new(MAX_ANSWER_KIB)),
-        }
-    }
-
-    pub fn pipeline(&self) -> Checked<Arc<Pipeline>> {
-        match &*self.pipeline.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(pipeline) => Ok(pipeline.clone()),
-            None => refuse!(FailedPrecondition, "no forwarding pipeline config is set for this device"),
-        }
-    }
-
-    fn check_device(&self, device_id: u64) -> Result<(), Status> {
-        match device_id == self.device_id {
-            true => Ok(()),
-            false => {
-                Err(Status::not_found(format!("device {device_id} is not here: this is device {}", self.device_id)))
-            }
-        }
-    }
-
-    /// What the client may do whose request changes something, if it is the primary of its role.
-    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
-        self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
-            true => Ok(arbiter.access(role)),
-            false if !arbiter.knows_role(role) => Err(Status::not_found(format!("no client has the role {role:?}"))),
-            false => {
-                Err(Status::permission_denied("only the primary may do this: the election id is not the primary's"))
-            }
-        })
-    }
-
     async fn write(&self, request: p4::WriteRequest) -> Result<(), Status> {
         use p4::write_request::Atomicity;
         self.check_device(request.device_id)?;
@@ -280,13 +208,6 @@ impl Shared {
             after.digests.iter().find(|(_, digest)| digest.name == *name).map(|(&id, _)| id)
         });
         client_metadata
-    }
-
-    /// The data plane runs this pipeline.
-    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, client_metadata: ClientMetadata) {
-        *state = State { saved: None, client_metadata };
-        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
-        tracing::info!("a new forwarding pipeline runs");
     }
 }
 

@@ -7,14 +7,13 @@
 
 mod direct;
 
-pub use direct::default_has_no_key;
-
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
+use super::digest::Digests;
 use super::entry;
 use super::error::{Checked, MAX_ERROR_TEXTS, refuse};
 use super::profile;
@@ -23,8 +22,7 @@ use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
 use super::replication;
 use super::role::Access;
-use super::schema::{Schema, Table};
-use super::stream::Digests;
+use super::schema::{Schema, Table, cells, known, table};
 use crate::control::{
     CloneSession, ColourCounts, CounterValue, Dataplane, EntryAction, PortNumber, Replica, Replicated, TableId, Update,
 };
@@ -514,34 +512,6 @@ fn aborted(mut outcomes: Vec<Checked<()>>) -> Vec<Checked<()>> {
         *outcome = refuse!(Aborted, "another update of the batch failed");
     }
     outcomes
-}
-
-pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
-    if let Some(name) = schema.left_out.get(&id) {
-        return refuse!(
-            InvalidArgument,
-            "table {name}: p4c left it out of the device config, as no packet meets it: it has no entries"
-        );
-    }
-    known(&schema.tables, "table", id)
-}
-
-/// The object of that id.
-pub fn known<'a, T>(objects: &'a BTreeMap<u32, T>, kind: &str, id: u32) -> Checked<&'a T> {
-    match objects.get(&id) {
-        Some(object) => Ok(object),
-        None => refuse!(InvalidArgument, "there is no {kind} with id {id:#x} in the P4Info"),
-    }
-}
-
-/// The cells that an index names: one, or all when it is left out.
-pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std::ops::Range<usize>> {
-    match index.map(|index| (index.index, usize::try_from(index.index))) {
-        None => Ok(0..size),
-        Some((_, Ok(index))) if index < size => Ok(index..index + 1),
-        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
-        Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
-    }
 }
 
 fn only_modify(operation: Type, what: &str) -> Checked<()> {

@@ -5,6 +5,7 @@ mod checksum;
 mod memory;
 mod packet;
 mod pcap;
+mod pcap_format;
 mod pipe;
 mod stats;
 

@@ -9,11 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::Received;
-use super::pcap::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME};
+use super::pcap_format::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME, MAX_PIPED_FRAME_LEN};
 use crate::state::frame::Packet;
-
-/// Bytes of the longest frame that is forwarded: a jumbo frame.
-pub(super) const MAX_PIPED_FRAME_LEN: usize = 9216;
 
 pub(super) struct Pipe {
     file: File,

@@ -421,7 +421,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::p4rt::write;
+    use crate::p4rt::schema;
 
     fn kinds() -> (info::P4Info, Program) {
         let read =
@@ -436,7 +436,7 @@ mod tests {
         p4info.tables.push(info::Table { preamble: Some(preamble), size: 1024, ..Default::default() });
         let schema = Schema::new(&p4info, &program).unwrap();
         assert_eq!(schema.tables.len(), p4info.tables.len() - 1);
-        let refusal = write::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
+        let refusal = schema::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
         assert!(refusal.message.contains("KindsIngress.dead"), "{}", refusal.message);
         // A table of another name, too, is that of another program.
         let renamed = p4info.tables.iter_mut().filter_map(|table| table.preamble.as_mut());

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::control::EntryKey;
-use crate::p4rt::entry::EntryKind;
+use crate::p4rt::entry::{EntryKind, default_has_no_key};
 
 impl Writer<'_> {
     pub(super) fn default_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
@@ -90,11 +90,4 @@ fn direct_entry<'s>(schema: &'s Schema, message: Option<&p4::TableEntry>) -> Che
         return Ok((table, None));
     }
     Ok((table, Some(entry::key(table, message)?)))
-}
-
-pub fn default_has_no_key(table: &Table, message: &p4::TableEntry) -> Checked<()> {
-    match message.r#match.is_empty() && message.priority == 0 {
-        true => Ok(()),
-        false => refuse!(InvalidArgument, "the default entry of table {} has neither match nor priority", table.name),
-    }
 }
