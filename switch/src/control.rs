@@ -56,7 +56,7 @@ const MAX_EVENTS: usize = 4096;
 const FRAME_OVERHEAD: usize = 18;
 const MIN_FRAME_BUFFER: usize = 2048;
 
-/// Of each replica of a group or session.
+/// Backups of each replica of a group or session.
 pub type Backups = Vec<Vec<Replica>>;
 
 /// Rare events.
@@ -70,7 +70,7 @@ pub enum Notice {
     },
 }
 
-/// What the data plane tells, each stream bounded: what does not fit is dropped and counted.
+/// Events of the data plane, each stream bounded: what does not fit is dropped and counted.
 pub struct Events {
     pub packet_ins: mpsc::Receiver<PacketIn>,
     pub digests: mpsc::Receiver<Digest>,
@@ -87,7 +87,7 @@ pub struct PortView {
     pub stats: PortStats,
 }
 
-/// What a data plane is made of.
+/// Configuration of a data plane.
 #[derive(Clone, Debug)]
 pub struct DataplaneConfig {
     pub ports: Vec<PortConfig>,
@@ -96,7 +96,7 @@ pub struct DataplaneConfig {
     pub priority_queues: usize,
     /// Seeds loss, jitter, P4's `random` and the tables' hashes. Who knows it can find keys that collide.
     pub seed: u64,
-    /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
+    /// Directory for each port's frames, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
     pub capture: Option<PathBuf>,
 }
 
@@ -119,7 +119,7 @@ struct PortHandle {
     interface_index: AtomicI32,
     /// Bytes of payload in the longest frame; 0: nobody knows.
     mtu: AtomicUsize,
-    /// What the packet thread was told last.
+    /// Link model that the packet thread has, or will have by its next command.
     link: Mutex<Option<LinkConfig>>,
     recent: Mutex<Recent>,
 }
@@ -171,7 +171,7 @@ impl Dataplane {
         Dataplane::start_on(config, lines, longest, true)
     }
 
-    /// The same on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
+    /// Starts on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
     /// to `INTERFACE_out.pcap`.
     pub fn start_on_files(config: DataplaneConfig, wait: Duration) -> Result<(Dataplane, Events), StartError> {
         let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
@@ -180,14 +180,14 @@ impl Dataplane {
         Dataplane::start_on(config, lines, longest.max(MIN_FRAME_BUFFER), false)
     }
 
-    /// The same on ports whose other ends are in this process; the interfaces are only names.
+    /// Starts on ports whose other ends are in this process; the interfaces are only names.
     pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
         let (lines, ends) = in_memory(&config)?;
         let (dataplane, events) = Dataplane::start_on(config, lines, MIN_FRAME_BUFFER, false)?;
         Ok((dataplane, events, ends))
     }
 
-    /// The same in memory, in virtual time: without threads, and what the packet thread would do is the caller's to do.
+    /// Starts in memory and in virtual time: without threads; the caller does the packet thread's work.
     pub(crate) fn start_in_virtual_time(
         config: DataplaneConfig,
         max_frame_len: usize,
@@ -198,7 +198,7 @@ impl Dataplane {
         Ok((dataplane, events, engine, ends))
     }
 
-    /// What a thread looks after that has time, at [`watch::WATCH_INTERVAL`].
+    /// Does the watcher thread's work, due at every [`watch::WATCH_INTERVAL`].
     pub(crate) fn look(&self) {
         watch::look(&self.inner);
     }
@@ -363,7 +363,7 @@ impl PortHandle {
         }
     }
 
-    /// What the packet thread gets of the port.
+    /// Returns the packet thread's part of the port.
     fn line(&self, io: Box<dyn PortIo>, capture: Option<&Path>) -> Result<Line, String> {
         let create = |directory| Capture::create(directory, &self.interface);
         Ok(Line {
@@ -391,12 +391,12 @@ impl Inner {
     }
 }
 
-/// Who holds one of our locks checks before it changes anything: a panic leaves all whole.
+/// Locks a mutex, also a poisoned one: its holders check before they change anything, so a panic leaves all whole.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What carries the frames of each port.
+/// I/O of each port.
 type Lines = Vec<Box<dyn PortIo>>;
 
 /// Ports whose other ends are in this process.

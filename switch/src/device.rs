@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch is made of, as options say it: ports, links, queues, CPU port, seed. The same words on the command line
+//! Options that define a switch: ports, links, queues, CPU port, seed. The same words serve the command line
 //! and for who embeds a switch.
 
 use std::collections::HashSet;
@@ -39,7 +39,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_queues)]
     pub priority_queues: usize,
 
-    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if missing
+    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if
+    /// missing
     #[arg(long)]
     pub seed: Option<u64>,
 }

@@ -26,7 +26,7 @@ macro_rules! reasons {
         }
 
         impl Drops {
-            /// Of the reasons, in their order.
+            /// Names of the reasons, in their order.
             pub const NAMES: &[&str] = &[$($name,)+];
 
             /// Name, count and meaning of each reason, in a fixed order.

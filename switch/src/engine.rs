@@ -22,9 +22,9 @@ use crate::store::MovedCounts;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
 
-/// How often the kernel is asked what it dropped.
+/// Interval at which the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
-/// How long to wait for memory at most.
+/// Time to wait for memory at most.
 const STARVED_INTERVAL_NS: u64 = 1_000_000;
 
 /// The clock of the switch: ns since its start.
@@ -69,7 +69,7 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
     }
 }
 
-/// What is done by a thread of its own, as the kernel lets one wait for it.
+/// Work for a thread of its own, as the kernel may take long for it.
 pub enum BlockingTask {
     Close(Box<dyn PortIo>),
     Open {
@@ -85,7 +85,7 @@ pub struct Engine {
     switch: Switch,
     /// One for each port of the switch.
     lines: Vec<Line>,
-    /// Of each: there may be something to receive.
+    /// For each port: there may be something to receive.
     readable: Vec<bool>,
     commands: Receiver,
     /// The commands that are being carried out.
@@ -94,11 +94,11 @@ pub struct Engine {
     received: Vec<Box<Packet>>,
     clock: Clock,
     blocking_tasks: mpsc::Sender<BlockingTask>,
-    /// Of what packets make it log.
+    /// Limit of what packets make it log.
     throttle: Throttle,
 }
 
-/// What a turn's look at the commands found.
+/// State of the commands after a turn.
 #[derive(PartialEq)]
 enum Commands {
     /// All are carried out.
@@ -186,7 +186,7 @@ impl Engine {
         self.switch.index(port).is_some_and(|index| self.switch.allow(index, packets, now))
     }
 
-    /// When there is something to do next.
+    /// Returns when there is something to do next.
     pub fn deadline(&self) -> Option<u64> {
         self.switch.deadline()
     }
@@ -382,8 +382,8 @@ impl Engine {
         }
     }
 
-    /// Sleeps until there is something to do; sees which ports have frames. `starved`: there is no memory to receive them.
-    /// `fds`: empty memory, which it gives back.
+    /// Sleeps until there is something to do; sees which ports have frames. `starved`: there is no memory to receive
+    /// them. `fds`: empty memory, which it gives back.
     fn wait(&mut self, busy: bool, starved: bool, fds: Vec<PollFd<'static>>) -> Vec<PollFd<'static>> {
         let now = self.clock.now();
         let longest = Duration::from_nanos(if starved { STARVED_INTERVAL_NS } else { MISSED_INTERVAL_NS });

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control plane asks of the packet thread, and how it gets there without waking it in vain.
+//! Commands of the control plane to the packet thread, which do not wake it in vain.
 //!
 //! A packet thread that sleeps carries out everything that was sent meanwhile before it looks at the next packet. What
-//! only packets can see is therefore in effect as soon as it is sent, and nobody has to be woken for it. There is a limit
-//! to that, since a turn of the packet thread carries out a limited number of changes: [`Sender::leave`] keeps what it
-//! leaves within the first turn, and never behind something that was sent to wake it.
+//! only packets can see is therefore in effect as soon as it is sent, and nobody has to be woken for it. There is a
+//! limit to that, since a turn of the packet thread carries out a limited number of changes: [`Sender::leave`] keeps
+//! what it leaves within the first turn, and never behind something that was sent to wake it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -44,7 +44,8 @@ pub enum Command {
         at_once: bool,
         done: oneshot::Sender<Vec<Change>>,
     },
-    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old one, to be freed elsewhere.
+    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old
+    /// one, to be freed elsewhere.
     Commit {
         machine: Box<Machine>,
         changes: Vec<Change>,
@@ -67,7 +68,7 @@ pub enum Command {
         links: Vec<(PortNumber, LinkConfig)>,
         done: oneshot::Sender<()>,
     },
-    /// Whether the port carries packets.
+    /// Enables or disables the port.
     Enable {
         port: PortNumber,
         enabled: bool,
@@ -82,7 +83,7 @@ pub enum Command {
     Stop,
 }
 
-/// What both ends know.
+/// State that both ends share.
 #[derive(Default)]
 struct Shared {
     /// Changes that may still be left to the packet thread: 0 while it is awake.
@@ -137,8 +138,8 @@ impl Sender {
         left
     }
 
-    /// Whether what was just sent need not wake the packet thread: it has not begun to look for commands since, and
-    /// nothing that wakes can be before this, as that would have been counted.
+    /// Returns true if what was just sent need not wake the packet thread: it has not begun to look for commands since,
+    /// and nothing that wakes can be before this, as that would have been counted.
     fn takes(&self, changes: usize) -> bool {
         let take = |room: usize| room.checked_sub(changes).filter(|_| room > 0);
         self.shared.waking.load(SeqCst) == 0 && self.shared.room.fetch_update(SeqCst, SeqCst, take).is_ok()

@@ -21,8 +21,8 @@
 //! | P4Runtime | [`p4rt`] | the gRPC server on top of the handle |
 //! | simulation | [`simulation`] | all of the above in one thread and in virtual time, for simulators |
 //!
-//! Beside it in this workspace: `reference/`, the same programs once more, interpreted plainly, which the machine is tested
-//! against; `cli/`, the program `apswitch`; `c/`, the simulation as a C library.
+//! Beside it in this workspace: `reference/`, the same programs once more, interpreted plainly, which the machine is
+//! tested against; `cli/`, the program `apswitch`; `c/`, the simulation as a C library.
 //!
 //! Nothing here knows a particular P4 program.
 

@@ -19,7 +19,7 @@ use crate::link_trace::{Player, Trace};
 use crate::scheduler::{Bucket, Scheduler, highest, members};
 pub use crate::scheduler::{MAX_WEIGHT, QUEUES, QueueConfig};
 
-/// How much time that passed unseen is made up for: longer pauses of this process stay pauses of the link.
+/// Time that passed unseen and is made up for: longer pauses of this process stay pauses of the link.
 const CATCH_UP_NS: u64 = 20_000_000;
 
 const DEFAULT_LIMIT: u32 = 1000;
@@ -27,7 +27,7 @@ const DEFAULT_LIMIT: u32 = 1000;
 /// Bytes of the shortest frame, and how many of them on a long fast wire memory is set aside for.
 const MIN_FRAME: u128 = 60;
 const MAX_ON_THE_WIRE: u128 = 16_384;
-/// What is on any wire: the frame that is being sent, and with a burst those that are sent at once.
+/// Packets on any wire: the frame that is being sent, and with a burst those that are sent at once.
 const MIN_ON_THE_WIRE: u128 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -125,7 +125,7 @@ pub struct Dequeued<T> {
     /// As it was enqueued.
     pub bytes: u32,
     pub enqueued: u64,
-    /// When its transmission starts; never later than the time of the call.
+    /// Start of its transmission (ns); never later than the time of the call.
     pub start: u64,
     /// Packets that stay in its queue.
     pub depth: usize,
@@ -230,8 +230,8 @@ impl<T> Link<T> {
         self.packets + self.flying.len()
     }
 
-    /// Whether the port takes so many bytes more, when of its packets and bytes these are gone. A link that holds as many
-    /// packets as memory is set aside for is full, too: a long wire takes none of other ports'.
+    /// Returns true if the port takes so many bytes more, when of its packets and bytes these are gone. A link that
+    /// holds as many packets as memory is set aside for is full, too: a long wire takes none of other ports'.
     fn has_room(&self, bytes: u32, gone: (usize, u64)) -> bool {
         let packets = self.packets - gone.0;
         packets < self.config.limit_packets as usize
@@ -253,8 +253,8 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Makes room for a packet that was given back: what would leave last goes, one by one, until
-    /// [`Link::enqueue`] takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
+    /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
+    /// takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let behind = self.scheduler.behind(queue) & self.waiting;
         if behind == 0 || !self.queues[queue].has_room(bytes) {
@@ -364,7 +364,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// When there is something to do next.
+    /// Returns when there is something to do next (ns).
     pub fn deadline(&self) -> Option<u64> {
         let start = (self.waiting != 0 && self.allowed != Some(0)).then(|| match self.scheduler.is_plain() {
             true => self.wire.free_at,

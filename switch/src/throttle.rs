@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often what packets cause is written to the log.
+//! Rate limit of log messages that packets cause.
 
 /// Lines a second, at most.
 pub const LINES: u32 = 100;
@@ -8,7 +8,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Lets [`LINES`] lines through in each second, and remembers how many it did not.
 #[derive(Default, Debug)]
 pub struct Throttle {
-    /// When the next second begins (ns).
+    /// Start of the next second (ns).
     until: u64,
     left: u32,
     silent: u64,

@@ -61,7 +61,7 @@ pub struct Switch {
     port_index: Vec<Option<usize>>,
     /// Indices of ports whose output is not empty.
     sending: Vec<usize>,
-    /// When the first link has something to do; [`u64::MAX`]: none has.
+    /// Time at which the first link has something to do (ns); [`u64::MAX`]: none has.
     due: u64,
     cpu_port: Option<PortNumber>,
     queues: usize,
@@ -72,7 +72,7 @@ pub struct Switch {
     copies: VecDeque<(PortNumber, Box<Packet>)>,
     /// Packets, with their PHV, on their way to ingress again.
     returning: VecDeque<Box<Packet>>,
-    /// Of them and of copies: how many may go a step further in this turn.
+    /// Number of them and of copies that may go a step further in this turn.
     budget: usize,
     outbox: Outbox,
     seed: u64,
@@ -273,7 +273,7 @@ impl Switch {
         true
     }
 
-    /// When [`Switch::serve`] has something to do next.
+    /// Returns when [`Switch::serve`] has something to do next (ns).
     pub fn deadline(&self) -> Option<u64> {
         Some(self.due).filter(|&due| due < u64::MAX)
     }
@@ -287,8 +287,8 @@ impl Switch {
         }
     }
 
-    /// Parses and runs ingress. Whatever comes of the packet beside itself only joins those that wait: nothing here calls
-    /// back. The registers hold the metadata that the packet starts with.
+    /// Parses and runs ingress. Whatever comes of the packet beside itself only joins those that wait: nothing here
+    /// calls back. The registers hold the metadata that the packet starts with.
     fn ingress(&mut self, packet: Box<Packet>, now: u64) {
         let Some(machine) = &mut self.machine else { return };
         machine.state.packet = packet.state;

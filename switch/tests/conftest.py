@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the P4Runtime tests share: a running switch, its clients and their programs."""
+"""Fixtures of the P4Runtime tests: a running switch, its clients and their programs."""
 
 import sys
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def access_point() -> Program:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Where a switch without program and interfaces listens."""
+    """Start a switch without program and interfaces, and return its address."""
     address = free_address()
     with running(address, start_switch(address)):
         yield address

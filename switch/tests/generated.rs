@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The compiled form against the reference on programs that nobody wrote: expressions over fields of any width, actions,
-//! jumps, registers, hashes, tables of every kind, with entries and packets of their own.
-//! `APSWITCH_CASES=100` makes a hundred times as many programs.
+//! The compiled form against the reference on programs that nobody wrote: expressions over fields of any width,
+//! actions, jumps, registers, hashes, tables of every kind, with entries and packets of their own. `APSWITCH_CASES=100`
+//! makes a hundred times as many programs.
 
 mod common;
 

@@ -29,7 +29,7 @@ class Frame(ctypes.Structure):
 
 
 class Refused(Exception):
-    """What P4Runtime answered."""
+    """Answer of P4Runtime."""
 
     def __init__(self, text: str, status: bytes) -> None:
         super().__init__(text)

@@ -254,7 +254,7 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
 
 
 def test_ports_that_are_files_go_and_do_not_come(switch: Switch) -> None:
-    """Those on interfaces do both: src/gnmi/tests.rs."""
+    """Ports on interfaces do both: src/gnmi/tests.rs."""
     left, right = (f"/interfaces/interface[name={port}]" for port in (switch.left, switch.right))
     files = grpc.StatusCode.FAILED_PRECONDITION
     refused(files, "start it on network interfaces", lambda: switch.set(update={id_of("veth9"): 9}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients can make the switch hold, and that one of them harms no other."""
+"""Limits of what clients can make the switch hold, so that one of them harms no other."""
 
 import asyncio
 import contextlib

@@ -268,7 +268,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
 
 async def with_finsy(address: str, p4info: Path, work: Callable[[fy.Switch], Any]) -> Any:
-    """What `work` answers, done by finsy as the primary of a switch that runs this program."""
+    """Return the answer of `work`, done by finsy as the primary of a switch that runs this program."""
     answer = asyncio.get_running_loop().create_future()
 
     async def ready(switch: fy.Switch) -> None:

@@ -31,7 +31,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @contextlib.contextmanager
 def switch(*options: str) -> Iterator[str]:
-    """Where a switch with these options listens."""
+    """Start a switch with these options, and return its address."""
     address = free_address()
     process = start_switch(address, *options)
     try:
@@ -56,7 +56,7 @@ def credentials(trusted: Authority, of: Authority | None = None, name: str = "cl
 
 
 def answers(address: str, offered: grpc.ChannelCredentials | None) -> bool:
-    """Whether the server answers a client; one that it does not let in finds it unavailable."""
+    """Return whether the server answers a client; one that it does not let in finds it unavailable."""
     client = Client(address, credentials=offered)
     try:
         return bool(client.stub.Capabilities(p4r.CapabilitiesRequest(), timeout=WAIT).p4runtime_api_version)
@@ -89,7 +89,7 @@ def test_with_mutual_tls_the_server_knows_its_clients(authority: Authority, tmp_
 
 
 def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
-    """What a request is answered with."""
+    """Return the answer to a request."""
     try:
         call()
     except grpc.RpcError as failure:
@@ -198,7 +198,7 @@ def test_a_packet_out_without_a_cpu_port_is_refused(kinds: Program) -> None:
 
 
 def ends(address: str, *options: str) -> str:
-    """What a switch that does not start says."""
+    """Return the error of a switch that does not start."""
     process = start_switch(address, *options)
     _, errors = process.communicate(timeout=WAIT)
     assert process.returncode == 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a package consists of: the installed program, manual pages, completions, the version."""
+"""Contents of a package: the installed program, manual pages, completions, the version."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def said(*words: str) -> str:
 
 
 def long_options(*subcommand: str) -> set[str]:
-    """Those that `--help` lists."""
+    """Return the options that `--help` lists."""
     return set(re.findall(r"^ +(?:-\w, )?(--[a-z0-9-]+)", said(*subcommand, "--help"), re.M))
 
 

@@ -38,7 +38,7 @@ pub struct Options {
     #[arg(value_name = "FILE.pcap")]
     packets: PathBuf,
 
-    /// What the controller has written
+    /// Entries that the controller has written
     #[arg(long, value_name = "FILE.json")]
     entries: Option<PathBuf>,
 

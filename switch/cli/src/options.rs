@@ -56,7 +56,7 @@ pub struct Options {
     #[command(flatten)]
     pub device: DeviceOptions,
 
-    /// Where the P4Runtime server listens
+    /// Address that the P4Runtime server listens on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
     pub grpc_server_addr: String,
 
@@ -72,9 +72,9 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// What clients may do whose certificate has the name (CN, or DNS, e-mail or URI among the alternative names):
-    /// read, default-role, role:NAME, any-role, gnmi-set, or nothing; `*` is every certificate's name. Repeated; without
-    /// it every client may do everything
+    /// Rights of clients whose certificate has the name (CN, or DNS, e-mail or URI among the alternative names): read,
+    /// default-role, role:NAME, any-role, gnmi-set, or nothing; `*` is every certificate's name. Repeated; without it
+    /// every client may do everything
     #[arg(long, value_name = "NAME=RIGHT[,RIGHT...]", requires = "tls_client_ca")]
     pub allow: Vec<Allowed>,
 
@@ -128,7 +128,7 @@ pub enum Command {
 
     /// Print a manual page, for man(1)
     Man {
-        /// Of this subcommand
+        /// Manual page of this subcommand
         #[arg(value_name = "SUBCOMMAND")]
         page: Option<String>,
     },

@@ -8,7 +8,7 @@ use num_bigint::{BigInt, BigUint};
 
 use super::hash::Algorithm;
 use super::packet_trace::{Event, show};
-use super::phv::{Bits, Packet, Phv, Scope, fit, is_true, low64};
+use super::phv::{Bits, Packet, Scope, fit, is_true, low64};
 use super::program::*;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
 use super::tables::{Entries, show as show_key};
@@ -23,7 +23,7 @@ pub const DROP_PORT: u64 = 511;
 const MAX_JUMPS_BACK: usize = 4096;
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 
-/// What a control asked to happen to the packet.
+/// Requests of a control for the packet.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     pub digests: BTreeSet<usize>,

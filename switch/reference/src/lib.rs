@@ -14,8 +14,8 @@
 //! | this one | what v1model does between the ports |
 //! | [`packet_trace`] | what happened, as data and in words |
 //!
-//! Ports have no queues here: a packet is at its port at once. Everything happens in the order in which a switch without
-//! link models does it.
+//! Ports have no queues here: a packet is at its port at once. Everything happens in the order in which a switch
+//! without link models does it.
 
 mod document;
 mod hash;
@@ -57,7 +57,7 @@ mod instance {
 /// A packet that comes back more often than this is dropped: nobody wants to hear the rest of its story.
 const MAX_ROUNDS: usize = 8192;
 
-/// What left.
+/// Packet or sample that left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Frame { port: PortNumber, frame: Vec<u8> },
@@ -72,7 +72,7 @@ pub struct Setup {
     pub cpu_port: Option<PortNumber>,
     /// Per port; packets with a higher priority are dropped.
     pub queues: usize,
-    /// Of P4's `random`.
+    /// Seed of P4's `random`.
     pub seed: u64,
 }
 
@@ -177,7 +177,7 @@ impl Reference {
         self.interpreter.trace = Some(Vec::new());
     }
 
-    /// What has happened since the last call.
+    /// Takes the events since the last call.
     pub fn take_trace(&mut self) -> Vec<Event> {
         self.interpreter.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -418,7 +418,7 @@ impl Reference {
     }
 }
 
-/// What an entry may do: one action, or those of its group, each as often as its weight says. All ports are up.
+/// Returns the actions of an entry: one, or those of its group, each as often as its weight says. All ports are up.
 fn actions(store: &Store, profile: Option<ProfileId>, action: &EntryAction) -> Vec<ActionCall> {
     let profile = profile.and_then(|profile| store.profile(profile).ok());
     let member = |id: u32| {

@@ -39,9 +39,9 @@ pub struct Packet {
     pub ingress_length: u64,
     /// Bytes that leave at most.
     pub truncate: u64,
-    /// How often actions have gone back to an earlier primitive.
+    /// Times that actions have gone back to an earlier primitive.
     pub jumps_back: usize,
-    /// Who chose the egress port, for the trace.
+    /// Statement that chose the egress port, for the trace.
     pub chosen_by: String,
 }
 
@@ -174,7 +174,7 @@ impl Phv {
         self.headers[header].fields[field] = fit(value, width, signed);
     }
 
-    /// Of a union, one header is valid at most.
+    /// Sets a header's validity; of a union, one header is valid at most.
     pub fn set_valid(&mut self, program: &Program, header: usize, valid: bool) {
         if let (true, Some(union)) = (valid, program.headers[header].union) {
             for &member in &program.unions[union].members {
@@ -201,7 +201,7 @@ impl Phv {
     }
 }
 
-/// What an expression is evaluated over.
+/// Values that an expression is evaluated over.
 pub struct Scope<'a> {
     pub program: &'a Program,
     pub phv: &'a Phv,

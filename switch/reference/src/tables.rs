@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control plane has written, looked up in the plainest way.
+//! Entries that the control plane has written, looked up in the plainest way.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ impl Direct {
 pub struct Entries {
     pub entries: Vec<Entry>,
     pub default: Option<ActionCall>,
-    /// Of the default entry.
+    /// Counter and meter of the default entry.
     pub missed: Direct,
     /// Entries of which every field is exact, by their values.
     exact: HashMap<Vec<Value>, usize>,

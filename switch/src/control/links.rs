@@ -14,10 +14,10 @@ use crate::link::{LinkConfig, QUEUES};
 use crate::port::{PortNumber, PortStats, QueueStats, mtu, quantile};
 use crate::store::Store;
 
-/// What [`Window`] covers.
+/// Time that [`Window`] covers.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// What a port did in the last whole [`WINDOW`].
+/// Rates and delays of a port in the last whole [`WINDOW`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
     /// bit/s and packets/s.
@@ -29,7 +29,8 @@ pub struct Window {
     pub sojourn: [Option<(u64, u64)>; QUEUES],
 }
 
-/// Inputs of a port's state, up or down. Locked until everybody is notified, so that the last notice is the present state.
+/// Inputs of a port's state, up or down. Locked until everybody is notified, so that the last notice is the present
+/// state.
 #[derive(Debug)]
 pub struct OperStatus {
     pub enabled: bool,
@@ -61,7 +62,7 @@ pub struct LinkView {
     pub mtu: Option<usize>,
     /// `None`: no queues, packets leave at once.
     pub link: Option<LinkConfig>,
-    /// Of the queues that there are.
+    /// Statistics of the queues that there are.
     pub queues: Vec<QueueStats>,
     pub window: Window,
 }

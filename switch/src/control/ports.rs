@@ -65,9 +65,9 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port. Ends
-    /// when the kernel has closed what is gone, so that who changes ports without end has no more of them open than there
-    /// are.
+    /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port.
+    /// Ends when the kernel has closed what is gone, so that who changes ports without end has no more of them open
+    /// than there are.
     pub async fn change_ports(&self, leaving: &[PortNumber], coming: Vec<NewPort>) -> Result<(), UpdateError> {
         let opening = coming.into_iter().map(|new| self.begin_open(new)).collect::<Result<Vec<_>, _>>()?;
         let (mut open, mut failure) = (Vec::new(), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens without being asked for: entries that grow old, and interfaces that go and come.
+//! Work that nobody asks for: ageing of entries, and interfaces that go and come.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,7 +18,8 @@ use crate::port::Interfaces;
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
 const AGE_STEP: usize = 4096;
-/// How often interfaces are looked at when the kernel tells nothing, in ms: an interface that failed is opened again.
+/// Interval at which interfaces are polled when the kernel reports nothing, in ms: an interface that failed is
+/// reopened.
 const LOOK_INTERVAL: u16 = 100;
 
 /// Looks after what has time.
@@ -58,15 +59,15 @@ fn age(inner: &Inner) {
     }
 }
 
-/// Follows the interfaces of ports: the kernel tells when one changes (rtnetlink(7), RTMGRP_LINK), and then all are looked
-/// at, as what it tells may also be lost.
+/// Follows the interfaces of ports: the kernel tells when one changes (rtnetlink(7), RTMGRP_LINK), and then all are
+/// looked at, as what it tells may also be lost.
 pub struct Follower {
     interfaces: Interfaces,
     changes: OwnedFd,
 }
 
 impl Follower {
-    /// Of the network namespace of whoever calls.
+    /// Follows the interfaces of the caller's network namespace.
     pub fn new() -> io::Result<Follower> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let changes = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;

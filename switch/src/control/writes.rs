@@ -20,7 +20,7 @@ const MAX_UPDATES_AT_ONCE: usize = 8192;
 /// A program that was made ready to run.
 pub struct Prepared(Stage);
 
-/// The same, with what was written to it.
+/// Program that was made ready, with what was written to it.
 pub struct Stage {
     pub store: Store,
     machine: Box<Machine>,
@@ -28,7 +28,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// What is not about the machine is made anew from the store when the program is committed.
+    /// Applies changes to the machine; everything else is made anew from the store when the program is committed.
     fn apply(&mut self, changes: Vec<Change>, now: u64) {
         for mut change in changes {
             change.apply(&mut self.machine.state, now);
@@ -59,13 +59,14 @@ impl Dataplane {
         self.inner.make_stage(program, None).map(Prepared)
     }
 
-    /// The same for [`Dataplane::reconcile_prepared`]: its counters and registers are those of the running program.
+    /// Makes a program ready for [`Dataplane::reconcile_prepared`]: its counters and registers are those of the running
+    /// program.
     pub fn prepare_to_reconcile(&self, program: Program) -> Result<Prepared, UpdateError> {
         let shares = self.inner.store().as_ref().map(|store| (store.program.clone(), store.shared.clone()));
         self.inner.make_stage(program, shares).map(Prepared)
     }
 
-    /// What is written to and read from the answer is the state of the program that was made ready. It replaces one
+    /// Returns a handle that writes to and reads from the program that was made ready. It replaces one
     /// that waits already.
     pub fn stage_prepared(&self, Prepared(stage): Prepared) -> Dataplane {
         let before = self.inner.stage().replace(stage);
@@ -73,7 +74,7 @@ impl Dataplane {
         Dataplane { inner: self.inner.clone(), staged: true }
     }
 
-    /// The same with a program that has to be made ready.
+    /// Makes a program ready, and stages it as [`Dataplane::stage_prepared`] does.
     pub fn stage(&self, program: Program) -> Result<Dataplane, UpdateError> {
         Ok(self.stage_prepared(self.prepare(program)?))
     }
@@ -98,8 +99,8 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Replaces the pipeline by one that was made ready for it, since when no other has been committed, and keeps what was
-    /// written to the old one, or refuses. No packet meets a state between the two; queued packets are dropped, and
+    /// Replaces the pipeline by one that was made ready for it, since when no other has been committed, and keeps what
+    /// was written to the old one, or refuses. No packet meets a state between the two; queued packets are dropped, and
     /// meters start with full buckets.
     pub async fn reconcile_prepared(&self, Prepared(mut stage): Prepared) -> Result<(), UpdateError> {
         let dataplane = self.clone();
@@ -286,7 +287,7 @@ impl Inner {
     }
 }
 
-/// What holds much memory is given back without anybody waiting.
+/// Frees what holds much memory on a thread of its own, so that nobody waits.
 fn free<T: Send + 'static>(old: Option<T>) {
     match Handle::try_current() {
         Ok(runtime) if old.is_some() => drop(runtime.spawn_blocking(move || drop(old))),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was set, and what it means for the ports: scheduler policies and link models become [`LinkConfig`]s, and the other
-//! way round at the start.
+//! The configuration that was set, and its meaning for the ports: scheduler policies and link models become
+//! [`LinkConfig`]s, and the other way round at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub struct Port {
     pub link: Option<LinkConfig>,
 }
 
-/// What a configuration makes of a port.
+/// Settings of a port by a configuration.
 #[derive(Debug, PartialEq)]
 pub struct Meaning {
     pub enabled: bool,
@@ -34,7 +34,7 @@ pub struct Meaning {
     pub link: Option<LinkConfig>,
 }
 
-/// What there is not, and the mend.
+/// Names the interface that is missing, and the fix.
 pub fn no_interface(name: &str) -> String {
     format!("there is no interface {name}: give its config/id, the number of its port, to add it")
 }
@@ -63,8 +63,8 @@ fn interface_path(name: &str) -> Path {
     steps([("interfaces", None), ("interface", Some(("name", name)))])
 }
 
-/// The leaves that stand for the ports as they were started: a policy for each one that has a link model, under the name
-/// of the interface.
+/// The leaves that stand for the ports as they were started: a policy for each one that has a link model, under the
+/// name of the interface.
 pub fn of_start(ports: &[Port]) -> Leaves {
     let mut leaves = Leaves::new();
     for Port { interface, link } in ports {
@@ -148,7 +148,7 @@ pub fn interface_of(path: &Path) -> Option<&str> {
     if path.has(1, "scheduler-policies") { None } else { path.key("interface") }
 }
 
-/// What the configuration means for each port; an error says what it cannot mean.
+/// Returns the settings of each port by the configuration, or an error that names the leaf at fault.
 pub fn meaning(leaves: &Leaves, ports: &[Port], queues: usize) -> Result<Vec<Meaning>, Status> {
     for path in leaves.keys() {
         if let Some(name) = interface_of(path)
@@ -219,8 +219,8 @@ struct Scheduler {
     shaper: [Option<u64>; 4],
 }
 
-/// What a scheduler policy makes of a link: schedulers with strict priority from the highest queue down, then those that
-/// share by weight, as one round, and one whose output is the interface, for the port as a whole.
+/// Compiles a scheduler policy to a link's configuration: schedulers with strict priority from the highest queue down,
+/// then those that share by weight, as one round, and one whose output is the interface, for the port as a whole.
 fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Status> {
     let mut schedulers: BTreeMap<u64, Scheduler> = BTreeMap::new();
     let whole = policy_path(name);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the command line says is a configuration that means the same.
+        /// Checks that the command line's links are a configuration that means the same.
         #[test]
         fn a_start_is_a_configuration(
             queues in prop::array::uniform8(queue()),

@@ -34,7 +34,7 @@ use proto::gnmi::g_nmi_server::GNmiServer;
 /// The largest request.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// Of the service, in gRPC's paths.
+/// Name of the service in gRPC's paths.
 pub const NAME: &str = "gnmi.gNMI";
 
 /// The service of a data plane; its configuration starts as the data plane's.

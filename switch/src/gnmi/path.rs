@@ -105,7 +105,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Of prefix and path.
+    /// Parses prefix and path.
     pub fn parse(prefix: Option<&gnmi::Path>, path: &gnmi::Path) -> Result<Pattern, Status> {
         let mut wants = Vec::new();
         let mut text = String::new();
@@ -178,7 +178,7 @@ impl Pattern {
         Ok(path)
     }
 
-    /// What has these steps may be, or be below, or be above, what is wanted.
+    /// Returns true if a path of these steps may be, or be below, or be above, what is wanted.
     pub fn may_match(&self, steps: &[Step]) -> bool {
         for (want, step) in self.wants.iter().zip(steps) {
             if want.name == Name::Deep {
@@ -191,7 +191,7 @@ impl Pattern {
         true
     }
 
-    /// How many steps of a path are the node that is wanted, at most; `None`: the path is not in it.
+    /// Returns the number of a path's steps that are the node that is wanted, at most; `None`: the path is not in it.
     pub fn depth(&self, steps: &[Step]) -> Option<usize> {
         // Which numbers of steps all that is wanted so far can be.
         let mut can = vec![false; steps.len() + 1];
@@ -232,7 +232,7 @@ impl Want {
     }
 }
 
-/// What a request may ask for, before anything is looked up.
+/// Checks the size of a request, before anything is looked up.
 fn check_size(messages: &[&gnmi::Path]) -> Result<(), Status> {
     let steps = messages.iter().map(|message| message.elem.len()).sum::<usize>();
     if steps > MAX_PATH_STEPS {

@@ -3,8 +3,8 @@
 //! something for every port.
 //!
 //! Which ports there are is part of the request, not of the configuration: an `id` adds the port of an interface, and
-//! only a delete of the interface itself takes it away. What is deleted or replaced above it is set anew, as on a device
-//! whose interfaces are built in.
+//! only a delete of the interface itself takes it away. What is deleted or replaced above it is set anew, as on a
+//! device whose interfaces are built in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ const MAX_TEXT_LEN: usize = 256;
 /// Leaves that a configuration may hold.
 const MAX_CONFIG_LEAVES: usize = 1 << 14;
 
-/// What a request makes of the configuration and of the ports.
+/// The configuration and the ports as a request changes them.
 pub struct Edit {
     pub leaves: Leaves,
     /// The number of each port by the interface, as they shall be.
     pub ports: BTreeMap<String, u64>,
-    /// Those that there are.
+    /// Ports that there are.
     before: BTreeMap<String, u64>,
     /// Interfaces that the request names.
     named: BTreeSet<String>,

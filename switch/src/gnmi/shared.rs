@@ -36,7 +36,7 @@ pub struct Shared {
     /// Held while something is set.
     setting: Mutex<()>,
     pub subscribers: Arc<Semaphore>,
-    /// Whose turn it is to look at the tree.
+    /// Lock of whoever walks the tree.
     turn: Arc<Mutex<()>>,
     answered: Arc<Semaphore>,
     watched: Arc<Semaphore>,
@@ -145,7 +145,7 @@ impl Shared {
         Ok(gnmi::SetResponse { prefix, response: results, timestamp, ..Default::default() })
     }
 
-    /// What a request makes of the configuration, and what is to be done then.
+    /// Plans the changes of the configuration and of the ports that a request asks for.
     fn plan(&self, request: &gnmi::SetRequest) -> Result<Plan, Status> {
         let mut views = self.dataplane.views();
         let ports = views.iter().map(|(port, _)| (port.interface.clone(), port.number.into()));
@@ -236,13 +236,13 @@ pub fn check_paths(number: usize) -> Result<(), Status> {
     }
 }
 
-/// What a Set comes to.
+/// Changes that a Set asks for.
 struct Plan {
     leaves: Leaves,
     results: Vec<gnmi::UpdateResult>,
     leaving: Vec<PortNumber>,
     coming: Vec<NewPort>,
-    /// Of those that stay, as `links`.
+    /// Ports that stay, as in `links`.
     enabled: Vec<(PortNumber, bool)>,
     links: Vec<(PortNumber, LinkConfig)>,
 }
@@ -256,7 +256,7 @@ fn ports_of(views: &[(PortView, LinkView)]) -> Vec<Port> {
     views.iter().map(|(port, view)| Port { interface: port.interface.clone(), link: view.link.clone() }).collect()
 }
 
-/// Whether a Get of this kind has the leaf. OPERATIONAL: state that is not also configured.
+/// Returns true if a Get of this kind has the leaf. OPERATIONAL: state that is not also configured.
 fn is_of(kind: DataType, path: &Path) -> bool {
     let at = path.0.iter().position(|step| matches!(step.name, "config" | "state"));
     let name = at.map(|at| path.0[at].name);

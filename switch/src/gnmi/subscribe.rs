@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscribe: what is sent when, over one stream. Changes are found by looking: the data plane keeps no list of them, so
-//! that it has no more to do when somebody watches.
+//! Subscribe: what is sent when, over one stream. Changes are found by looking: the data plane keeps no list of them,
+//! so that it has no more to do when somebody watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::value::Value;
 /// The shortest interval between samples; also how soon a change is seen.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(50);
-/// What a target-defined subscription samples with.
+/// Sample interval of a target-defined subscription.
 const USUAL: Duration = Duration::from_secs(1);
 /// A client that takes nothing for so long loses its stream.
 const STALL: Duration = Duration::from_secs(30);

@@ -123,7 +123,7 @@ impl Lab {
         assert_eq!(self.ports(), ports.iter().map(|(name, number)| (name.to_string(), *number)).collect());
     }
 
-    /// Whether a frame that comes in at `from` for port `to` leaves by `interface`.
+    /// Returns true if a frame that comes in at `from` for port `to` leaves by `interface`.
     fn passes(&mut self, from: &mut PacketPort, to: u8, interface: &mut PacketPort) -> bool {
         // Kind 0x15 goes to the port that is its value (see testdata/programs/features.p4).
         let request = [&[0x15, 0, 0, 0, 0, to][..], &[to; 54]].concat();

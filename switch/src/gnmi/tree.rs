@@ -102,7 +102,7 @@ impl Walk<'_> {
         });
     }
 
-    /// The same under `config` and `state`.
+    /// Adds the same leaves under `config` and `state`.
     fn twice(&mut self, body: impl Fn(&mut Self)) {
         self.inside("config", &body);
         self.inside("state", &body);

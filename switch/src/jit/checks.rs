@@ -20,10 +20,10 @@ pub fn checked() -> bool {
     CHECKED.load(Relaxed)
 }
 
-/// What is being emitted, and the accesses that it checks.
+/// Function that is being emitted, and the accesses that it checks.
 pub struct Checks {
     pub function: &'static str,
-    /// What an access belongs to: an instruction, a state of the parser, a header of the deparser.
+    /// Construct that an access belongs to: an instruction, a state of the parser, a header of the deparser.
     pub at: (&'static str, usize),
     pub sites: Option<Vec<Box<Site>>>,
     /// Taken where an access is refused.

@@ -50,7 +50,7 @@ pub struct Emitter<'f> {
     now: Value,
     pub frame: Value,
     pub bytes: Value,
-    /// Where keys stand while they are looked up, one after the other.
+    /// Stack slot of keys while they are looked up, one after the other.
     key: Option<StackSlot>,
     pub checks: Checks,
     /// A register that is none was asked for: the loader is wrong.

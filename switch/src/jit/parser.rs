@@ -493,7 +493,7 @@ fn truncate(emitter: &mut Emitter) {
 }
 
 impl Emitter<'_> {
-    /// How far the frame is parsed.
+    /// Emits the number of bytes that are parsed.
     fn payload(&mut self) -> Value {
         self.load(Memory::Packet, self.state, offset_of!(State, packet) + offset_of!(PacketState, payload))
     }

@@ -23,7 +23,7 @@ const MAX_WIDE_TERMS: usize = 1 << 21;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label(u32);
 
-/// What a reference to an action parameter means.
+/// Meaning of a reference to an action parameter.
 #[derive(Clone, Debug)]
 pub enum Param {
     Register { reg: Reg, width: u16 },
@@ -39,7 +39,7 @@ pub struct Assembler<'a> {
     pub wide: Vec<Wide>,
     pub header_ops: Vec<HeaderOp>,
     pub params: Vec<Param>,
-    /// Where constructs stand, for messages.
+    /// Position of the present construct, for messages.
     pub place: String,
     /// A register that takes what nobody reads.
     pub sink: Reg,
@@ -49,7 +49,7 @@ pub struct Assembler<'a> {
     next_temporary: usize,
     /// Behind those of any statement: no constant may stand where one of them was.
     behind_temporaries: usize,
-    /// Of all wide expressions so far.
+    /// Nodes of all wide expressions so far.
     wide_nodes: Cell<usize>,
 }
 

@@ -408,7 +408,7 @@ fn same(pairs: Vec<(HeaderRef, HeaderRef)>, when: bool, phv: &Phv, place: &str) 
     Ok(if when { same } else { equal(same, constant(0)) })
 }
 
-/// Of varbits also the lengths.
+/// Compares two fields; of varbits also the lengths.
 fn same_field(a: Field, b: Field) -> Vec<Expr> {
     let mut conditions = vec![equal(Expr::Field(a), Expr::Field(b))];
     if let (Some(x), Some(y)) = (a.of_length(), b.of_length()) {

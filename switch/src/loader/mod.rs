@@ -33,7 +33,7 @@ fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, L
     Err(LoadError { place: shortened(place.into()), reason: shortened(reason.into()) })
 }
 
-/// What a refusal quotes may be as long as the document.
+/// Cuts what a refusal quotes, which may be as long as the document.
 fn shortened(mut text: String) -> String {
     const MAX: usize = 400;
     if text.len() > MAX {

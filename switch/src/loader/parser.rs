@@ -155,7 +155,7 @@ fn operations(
     Ok(ops)
 }
 
-/// Where the next index of each stack is whose last element the object reads.
+/// Returns the next-index registers of the stacks whose last element the object reads.
 fn read_lasts(value: &Json, asm: &Assembler) -> Vec<Reg> {
     match value {
         Json::Object(object) => {
@@ -289,7 +289,7 @@ fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<(Select
     }
 }
 
-/// What a transition asks for; `None`: nothing, it is the default.
+/// Condition of a transition; `None`: nothing, it is the default.
 enum Wanted<'t> {
     Default,
     /// Value and mask.
@@ -316,8 +316,8 @@ fn wanted<'t>(transition: &'t Transition, shape: &[(u16, bool)], where_: &str) -
     }
 }
 
-/// The parts of a key one after the other, each padded to whole bytes. p4c adds them up, so that a negative part has taken
-/// 1 from the part before.
+/// The parts of a key one after the other, each padded to whole bytes. p4c adds them up, so that a negative part has
+/// taken 1 from the part before.
 fn concatenation(text: &str, shape: &[(u16, bool)], where_: &str) -> Result<BigUint, LoadError> {
     let mut rest = hex(text, where_)?;
     let (mut result, mut shift) = (BigUint::ZERO, 0);

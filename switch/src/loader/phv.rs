@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where every header and field lives in the register file.
+//! Layout of headers and fields in the register file.
 //!
 //! ```text
 //! 0 .. fields              the packet header vector (PHV); travels with a packet that waits in a queue
@@ -29,11 +29,11 @@ const MAX_ELEMENTS: usize = 256;
 pub struct Field {
     /// The low word; those above are the next registers. A signed field of up to 64 bits is kept sign-extended.
     pub reg: Reg,
-    /// Of a varbit the most.
+    /// Bits; of a varbit at most.
     pub width: u16,
     pub signed: bool,
     pub header: u16,
-    /// Of a varbit: the register with its length in bits.
+    /// Register with a varbit's length in bits.
     pub length: Option<Reg>,
 }
 
@@ -47,7 +47,7 @@ impl Field {
         Field::new(reg, width, false, NO_HEADER)
     }
 
-    /// Of a varbit: its length in bits.
+    /// Returns the field of a varbit's length in bits.
     pub fn of_length(self) -> Option<Field> {
         Some(Field { reg: self.length?, width: 32, signed: false, length: None, ..self })
     }
@@ -78,8 +78,8 @@ impl HeaderInfo {
         self.fields.iter().find(|field| field.length.is_some())
     }
 
-    /// What two headers have in common if one can be copied onto the other: width and sign of each field, and which is a
-    /// varbit. Their registers are then laid out alike.
+    /// Returns what two headers have in common if one can be copied onto the other: width and sign of each field, and
+    /// which is a varbit. Their registers are then laid out alike.
     pub fn shape(&self) -> impl Iterator<Item = (u16, bool, bool)> {
         self.fields.iter().map(|field| (field.width, field.signed, field.length.is_some()))
     }
@@ -327,7 +327,8 @@ impl Phv {
         }
     }
 
-    /// How the header stands on the wire: its fields cut at every eighth byte and at the words of their registers.
+    /// Returns the header's layout on the wire: its fields cut at every eighth byte and at the words of their
+    /// registers.
     pub fn wire_layout(&self, header: u16) -> HeaderLayout {
         let info = &self.headers[header as usize];
         let registers = info.registers.clone();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may write: client arbitration (P4Runtime 1.4, "Client Arbitration and Controller Replication").
+//! Client arbitration: decides which clients may write (P4Runtime 1.4, "Client Arbitration and Controller
+//! Replication").
 //!
 //! Pure bookkeeping of one device. Each role has its own election; the client with the highest election id ever seen
 //! for a role is its primary, all others are backups. The caller delivers the notices.
@@ -26,11 +27,11 @@ struct Election {
     highest: Option<u128>,
     primary: Option<ClientId>,
     clients: BTreeMap<ClientId, Option<u128>>,
-    /// That of the latest primary.
+    /// Access of the latest primary.
     access: Access,
 }
 
-/// What clients have to be told after a change.
+/// Notices to clients after a change.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// To send at once.
@@ -127,19 +128,19 @@ impl Arbiter {
         Some(notice(self.device_id, name, self.elections.get(name)?, client))
     }
 
-    /// Whether some client has ever used this role; the default role always exists.
+    /// Returns true if some client has ever used this role; the default role always exists.
     pub fn knows_role(&self, role: &str) -> bool {
         role.is_empty() || self.elections.contains_key(role)
     }
 
-    /// Whether a request with this role and election id comes from the role's primary.
+    /// Returns true if a request with this role and election id comes from the role's primary.
     pub fn is_primary_request(&self, role: &str, id: Option<&Uint128>) -> bool {
         self.elections
             .get(role)
             .is_some_and(|election| election.primary.is_some() && id.map(election_id) == election.highest)
     }
 
-    /// Whether this stream belongs to the primary of its role.
+    /// Returns true if this stream belongs to the primary of its role.
     pub fn is_primary(&self, client: ClientId) -> bool {
         let election = self.role_of.get(&client).and_then(|role| self.elections.get(role));
         election.is_some_and(|election| election.primary == Some(client))
@@ -150,7 +151,7 @@ impl Arbiter {
         self.elections.values().filter_map(|election| Some((election.primary?, &election.access)))
     }
 
-    /// What the role may do.
+    /// Returns the rights of the role.
     pub fn access(&self, role: &str) -> Access {
         self.elections.get(role).map(|election| election.access.clone()).unwrap_or_default()
     }

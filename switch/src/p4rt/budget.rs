@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory requests and answers take while they are under way: counted as they come, and given back when they
+//! Memory that requests and answers take while they are under way: counted as they come, and given back when they
 //! have gone.
 
 use std::convert::Infallible;
@@ -23,23 +23,23 @@ use crate::peer::Peer;
 /// Bytes of all requests that are under way, and of those of one connection.
 const MAX_TOTAL_BYTES: usize = 160 << 20;
 const MAX_CONNECTION_BYTES: usize = 104 << 20;
-/// What a field of a message takes at least once it is decoded, in a vector that may have twice the room.
+/// Bytes that a field of a message takes at least once it is decoded, in a vector that may have twice the room.
 const FIELD: usize = 2 * size_of::<Bytes>();
 /// The first bytes of each request are not counted: there is always room for the small ones.
 const FREE: usize = 16 << 10;
-/// The longest requests: batches of updates and pipeline configs; queries; messages of streams and what gNMI sets; paths;
-/// and those that have nothing to say.
+/// The longest requests: batches of updates and pipeline configs; queries; messages of streams and what gNMI sets;
+/// paths; and those that have nothing to say.
 const MAX_UPDATE_BYTES: usize = super::MAX_REQUEST_BYTES;
 const MAX_QUERY_BYTES: usize = 4 << 20;
 const MAX_STREAM_MESSAGE_BYTES: usize = 1 << 20;
 const MAX_PATHS_BYTES: usize = 256 << 10;
 const MAX_OTHER_BYTES: usize = 64 << 10;
-/// What precedes a message: whether it is compressed, and its length in four bytes.
+/// Bytes before a message: whether it is compressed, and its length in four bytes.
 const PREFIX: usize = 5;
 /// Bytes of an answer that are handed on at a time.
 const PIECE: usize = 64 << 10;
 
-/// What an answer keeps until it has been sent, as one of its response's extensions.
+/// Permit that an answer keeps until it has been sent, as one of its response's extensions.
 pub type Held = Arc<OwnedSemaphorePermit>;
 
 /// The longest message of a method, and whether it takes many.
@@ -55,7 +55,7 @@ fn messages(path: &str) -> (usize, bool) {
     }
 }
 
-/// What a request holds of both budgets.
+/// Share of both budgets that a request holds.
 struct Share {
     all: Arc<AtomicUsize>,
     own: Arc<AtomicUsize>,
@@ -115,7 +115,7 @@ struct Incoming {
     fields: Fields,
     /// Bytes that it and those before it take, which have come since the client was last waited for.
     taken: usize,
-    /// Of those, bytes of messages that are complete.
+    /// Bytes of complete messages among them.
     complete: usize,
 }
 

@@ -24,7 +24,7 @@ pub type Outgoing = Result<StreamMessageResponse, Status>;
 const QUEUE: usize = 1024;
 /// Streams at once.
 const MAX_STREAMS: usize = 512;
-/// Of those that have not said which role they want: of one connection, and for how long.
+/// Streams of one connection that have not arbitrated yet, and for how long they may be open.
 const MAX_SILENT_STREAMS: usize = 64;
 pub const MAX_SILENCE: Duration = Duration::from_secs(20);
 /// Places of a queue that only arbitration notices may take.
@@ -46,7 +46,7 @@ struct Inner {
     last_id: ClientId,
 }
 
-/// What a stream gets when it opens.
+/// Handle that a stream gets when it opens.
 pub struct Opened {
     pub id: ClientId,
     pub queue: mpsc::Sender<Outgoing>,

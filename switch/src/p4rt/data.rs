@@ -17,7 +17,7 @@ pub enum Scalar {
     Bool,
     /// Serializable enum.
     Enum(u32),
-    /// Of a translated type, and the data plane's width.
+    /// Value of a translated type, and the data plane's width.
     Translated(SdnType, u32),
 }
 
@@ -66,7 +66,7 @@ impl DataType {
         }
     }
 
-    /// Whether the program's fields have the widths of this type.
+    /// Checks that the program's fields have the widths of this type.
     pub fn check_widths(&self, loaded: &[u32]) -> Checked<()> {
         let widths: Vec<u32> = self.scalars().iter().map(|scalar| scalar.width()).collect();
         match widths == loaded {

@@ -3,8 +3,8 @@
 //! values, and each list can be acknowledged.
 //!
 //! The data plane does not repeat a value before it is acknowledged or its acknowledgement is overdue; this module
-//! remembers which of the data plane's samples went into which list. Time is an argument: since the switch's start. Loss is allowed by the
-//! specification, so memory is bounded by forgetting.
+//! remembers which of the data plane's samples went into which list. Time is an argument: since the switch's start.
+//! Loss is allowed by the specification, so memory is bounded by forgetting.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -111,7 +111,7 @@ impl DigestQueue {
         }
     }
 
-    /// When `poll` has work next.
+    /// Returns the time at which `poll` has work next.
     pub fn deadline(&self) -> Option<Duration> {
         let list = self.buffer_opened.map(|opened| opened + self.max_timeout());
         let overdue = self.sent.first_key_value().map(|(_, sent)| sent.at + self.ack_timeout());
@@ -195,7 +195,7 @@ impl Digests {
         self.changed.notify_one();
     }
 
-    /// Those that are enabled stay so under a new id, with nothing in them.
+    /// Keeps enabled digests enabled under a new id, and empties them.
     pub fn restart(&self, new_id: impl Fn(u32) -> Option<u32>) {
         let mut queues = self.lock();
         let restarted = std::mem::take(&mut *queues).into_iter();

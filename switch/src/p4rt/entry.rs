@@ -35,7 +35,7 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
     }
 }
 
-/// Whether an action is asked for as an entry's or as the table's default.
+/// Kind of entry that an action belongs to: an ordinary one or the table's default.
 #[derive(Clone, Copy, PartialEq)]
 pub enum EntryKind {
     Entry,
@@ -129,7 +129,7 @@ pub fn counter_value(data: &p4::CounterData) -> Checked<CounterValue> {
     }
 }
 
-/// What the controller keeps with an entry, as the control API carries it.
+/// Encodes the controller's metadata of an entry as the control API carries it.
 pub fn cookie(controller_metadata: u64, metadata: &[u8]) -> Vec<u8> {
     match (controller_metadata, metadata) {
         (0, []) => Vec::new(),
@@ -160,7 +160,7 @@ pub fn direct_counter(table: &Table, message: &p4::TableEntry) -> Checked<Option
     }
 }
 
-/// Whether what the entry's meter has coloured is to be forgotten.
+/// Returns true if the counts of the entry's meter are to be cleared.
 pub fn clears_colours(table: &Table, message: &p4::TableEntry) -> Checked<bool> {
     match (&message.meter_counter_data, table.meter) {
         (Some(_), None) => refuse!(InvalidArgument, "table {} has no direct meter", table.name),
@@ -207,7 +207,7 @@ fn check_idle_timeout(table: &Table, message: &p4::TableEntry) -> Checked<()> {
     }
 }
 
-/// Which parts of a read entry were asked for.
+/// Parts of a read entry that were asked for.
 pub struct Wanted {
     pub counter: bool,
     pub meter: bool,

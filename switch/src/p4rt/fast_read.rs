@@ -32,7 +32,7 @@ fn number(message: &mut &[u8], field: u32) -> Option<u64> {
     (key == tag(field, WireType::Varint)).then(|| decode_varint(message).ok())?
 }
 
-/// The same of what has a length.
+/// Reads a length-delimited field.
 fn bytes<'a>(message: &mut &'a [u8], field: u32) -> Option<&'a [u8]> {
     if decode_varint(message).ok()? != tag(field, WireType::LengthDelimited) {
         return None;

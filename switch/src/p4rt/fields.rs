@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many fields a protobuf message has, counted while it comes: an empty one takes two bytes on the wire and many
+//! Fields of a protobuf message, counted while it comes: an empty one takes two bytes on the wire and many
 //! more once it is decoded.
 
-/// What comes next.
+/// Part of a message that comes next.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Next {
     #[default]

@@ -8,14 +8,14 @@ use super::translation::{self, SdnType};
 use crate::control::Program;
 use crate::program::FieldInfo;
 
-/// Of a field: p4c has none wider.
+/// Bits of a field at most: p4c has none wider.
 const MAX_FIELD_BITS: u32 = 2048;
 
 /// A field of a controller header.
 pub struct HeaderField {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
     pub sdn_type: SdnType,
     /// Filler that clients need not send.
@@ -46,8 +46,8 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
     }
 }
 
-/// Of the fields on the wire. Of translated ones the P4Info says only what clients see; the header itself is then that
-/// of the program which has these fields.
+/// Widths of the fields on the wire. Of translated ones the P4Info says only what clients see; the header itself is
+/// then that of the program which has these fields.
 fn widths(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: &Program) -> Checked<Vec<u32>> {
     let is_translated = |field: &Metadata| {
         field.type_name.as_ref().is_some_and(|name| translation::translation(&name.name, types).is_some())

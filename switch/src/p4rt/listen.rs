@@ -43,7 +43,7 @@ pub struct Connections {
     listener: TcpListener,
     places: Arc<Semaphore>,
     secured: Option<Arc<Secured>>,
-    /// What the names of certificates allow.
+    /// Rights by the names of certificates.
     allowed: Arc<[Allowed]>,
     handshakes: JoinSet<Option<Connection>>,
     /// All places are taken, and that was said.
@@ -146,7 +146,8 @@ impl AsyncRead for Connection {
     }
 }
 
-/// Not vectored: HTTP/2 then copies short answers together with their trailers, which is one system call in place of two.
+/// Not vectored: HTTP/2 then copies short answers together with their trailers, which is one system call in place of
+/// two.
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.transport {

@@ -124,12 +124,12 @@ impl Local {
         }
     }
 
-    /// What the data plane has told by now goes to the primaries.
+    /// Delivers the data plane's events so far to the primaries.
     pub async fn deliver(&self, events: &mut Events) {
         stream::deliver_now(&self.service.0, events).await;
     }
 
-    /// When a list of digests is due, or overdue, since the start of the switch.
+    /// Returns when a list of digests is due, or overdue, since the start of the switch.
     pub fn deadline(&self) -> Option<Duration> {
         self.service.0.digests.deadline()
     }

@@ -36,7 +36,7 @@ pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) 
     Ok(fields)
 }
 
-/// Which parts of a list have come; the first 64 take no memory of their own.
+/// Parts of a list that have come; the first 64 take no memory of their own.
 #[derive(Default)]
 pub struct Seen {
     first: u64,
@@ -54,7 +54,7 @@ impl Seen {
         }
     }
 
-    /// Whether it is new.
+    /// Inserts an index; returns true if it is new.
     pub fn insert(&mut self, index: usize) -> bool {
         let (word, bit) = (self.word(index), 1 << (index % 64));
         let is_new = *word & bit == 0;
@@ -68,7 +68,7 @@ impl Seen {
     }
 }
 
-/// Where the one with this id is: usually they are numbered from 1.
+/// Returns the index of the object with this id: usually they are numbered from 1.
 pub fn numbered<T>(known: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Option<usize> {
     let likely = (id as usize).wrapping_sub(1);
     match known.get(likely) {
@@ -129,7 +129,7 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
     }
 }
 
-/// Whether the range is all that a field can hold.
+/// Returns true if the range is all that a field can hold.
 fn is_all(low: &Value, high: &Value, width: u32) -> bool {
     low.is_zero() && *high == Value::ones(width)
 }

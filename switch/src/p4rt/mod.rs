@@ -70,7 +70,7 @@ use service::Service;
 use shared::Shared;
 pub use tls::{Secured, Tls};
 
-/// What the protos say, for clients that ask.
+/// Descriptors of the protos, for server reflection.
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 /// The largest request: a pipeline config or a batch of updates.
 const MAX_REQUEST_BYTES: usize = 64 << 20;
@@ -87,7 +87,7 @@ const MAX_REQUEST_TIME: Duration = Duration::from_secs(120);
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the server listens and which device it is.
+/// Address that the server listens on, the device that it is, and its security.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub device_id: u64,
@@ -95,7 +95,7 @@ pub struct ServerConfig {
     pub address: String,
     /// `None`: in the clear, which is for loopback only.
     pub tls: Option<Tls>,
-    /// What certificates allow their clients; none: everything.
+    /// Rights of clients by their certificates; empty: every client may do everything.
     pub allow: Vec<Allowed>,
     /// In the clear beyond loopback, too.
     pub insecure: bool,
@@ -138,7 +138,7 @@ impl P4RuntimeListener {
         self.connections.local_addr()
     }
 
-    /// What is reloaded when the files of TLS change.
+    /// Returns the TLS configuration that is reloaded when its files change.
     pub fn secured(&self) -> Option<Arc<Secured>> {
         self.secured.clone()
     }

@@ -11,7 +11,7 @@ use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use super::schema::{self, Schema};
 use crate::control::Program;
 
-/// What takes ten times as much memory when it is looked at.
+/// Bytes of a P4Info at most: decoded it takes ten times as much memory.
 const MAX_P4INFO_BYTES: usize = 1 << 20;
 const MAX_DEVICE_CONFIG_BYTES: usize = 16 << 20;
 

@@ -10,7 +10,7 @@ use super::schema::{Profile, Schema, Table, ValueSet};
 use super::value;
 use crate::control::{ActionCall, EntryAction, GroupMember, KeyField, PortNumber, ProfileGroup, WeightedCall};
 
-/// What an entry does; `ports`: those that can be watched.
+/// Decodes the action of an entry; `ports`: those that can be watched.
 pub fn entry_action(
     schema: &Schema,
     table: &Table,

@@ -57,7 +57,7 @@ enum Direct<'a> {
     One(&'a Table, EntryKey),
     /// The default entries of these tables.
     Defaults(Vec<&'a Table>),
-    /// Those of these tables, by id.
+    /// Entries of these tables, by id.
     Many(Vec<(u32, Views)>),
 }
 
@@ -89,7 +89,7 @@ impl Reader<'_> {
         Asked::Entity(request)
     }
 
-    /// What the request finds and the role has.
+    /// Answers the request with the entities that belong to the role.
     pub fn answer(&self, asked: Asked) -> Checked<Answer> {
         let request = match asked {
             Asked::Answered(answer) => return answer,
@@ -471,7 +471,7 @@ impl Reader<'_> {
     }
 }
 
-/// What names a table's default entry.
+/// Returns the key that names a table's default entry.
 fn default_key(table_id: u32) -> p4::TableEntry {
     p4::TableEntry { table_id, is_default_action: true, ..Default::default() }
 }
@@ -489,7 +489,7 @@ fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
     Ok(Answer::Many(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten())))
 }
 
-/// Whether there is the one that is asked for; id 0 asks for all.
+/// Checks that the object asked for exists; id 0 asks for all.
 fn check_found<T>(found: &BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
     match id != 0 && found.is_empty() {
         true => refuse!(NotFound, "there is no {what} {id}"),

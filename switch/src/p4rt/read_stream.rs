@@ -130,7 +130,7 @@ impl Drop for ReadPermit {
     }
 }
 
-/// What could be read, in bounded portions, and at the end the status of what could not.
+/// Entities that could be read, in bounded portions, and at the end the status of those that could not.
 struct Chunks {
     answers: std::vec::IntoIter<Checked<Answer>>,
     current: Option<Answer>,

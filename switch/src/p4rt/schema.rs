@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The P4Info of the running pipeline, indexed by P4Runtime id and tied to the objects of the loaded program.
 //!
-//! Building a [`Schema`] (`p4info_check`) is the check that P4Info and device config describe the same program: every object that the
-//! P4Info names has to exist in the program with the same shape. Later code may then rely on it.
+//! Building a [`Schema`] (`p4info_check`) is the check that P4Info and device config describe the same program: every
+//! object that the P4Info names has to exist in the program with the same shape. Later code may then rely on it.
 
 mod p4info_check;
 
@@ -20,7 +20,7 @@ use crate::control::{ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileI
 pub struct MatchField {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
     pub sdn_type: SdnType,
     /// As in the P4Info.
@@ -29,7 +29,7 @@ pub struct MatchField {
     pub stored: MatchKind,
 }
 
-/// Where an action may stand.
+/// Entries in which an action may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
@@ -74,13 +74,13 @@ pub struct Table {
 pub struct Profile {
     pub name: String,
     pub target: ProfileId,
-    /// Of its members.
+    /// Actions of its members.
     pub actions: Vec<TableAction>,
     pub has_selector: bool,
     /// Sum of the weights, or number of members, in a group at most; 0: as many as the profile holds.
     pub max_group_size: u32,
     pub counts_members: bool,
-    /// Of a member at most; 0: any.
+    /// Weight of a member at most; 0: any.
     pub max_weight: u32,
     /// Clients leave weights out: all are equal.
     pub no_weights: bool,
@@ -95,7 +95,7 @@ pub struct ValueSet {
 pub struct Param {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
     pub sdn_type: SdnType,
 }

@@ -107,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Who asks is the primary of its role, which may set the pipeline.
+    /// Checks that the client is the primary of its role, and that the role may set the pipeline.
     fn check_may_push(&self, request: &p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
         let access = self.check_primary(&request.role, request.election_id.as_ref())?;
         match access.can_push_pipeline() {
@@ -192,7 +192,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What was noted under the running pipeline, and its digests, under the next one.
+    /// Carries the client metadata and the digests of the running pipeline over to the next one.
     fn keep(&self, next: &Pipeline, mut client_metadata: ClientMetadata) -> ClientMetadata {
         let Ok(running) = self.pipeline() else { return client_metadata };
         let (before, after) = (&running.schema, &next.schema);

@@ -19,7 +19,7 @@ use crate::control::Dataplane;
 /// KiB of pipelines that are being sent to clients.
 pub const MAX_ANSWER_KIB: usize = 64 << 10;
 
-/// What a write changes besides the data plane.
+/// State that a write changes besides the data plane.
 #[derive(Default)]
 pub struct State {
     pub saved: Option<Saved>,
@@ -80,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// What the client may do whose request changes something, if it is the primary of its role.
+    /// Returns the rights of the client that sends a write, or an error if it is not the primary of its role.
     pub fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
         self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
             true => Ok(arbiter.access(role)),

@@ -25,7 +25,7 @@ use super::shared::Shared;
 use crate::control::{Digest, Events, Notice, PacketIn, TableEntry, Update};
 use crate::peer::{self, Peer};
 
-/// How long a stream that ends with an error waits for its client to take it.
+/// Time that a stream which ends with an error waits for its client to take it.
 const LAST_WORD: Duration = Duration::from_secs(5);
 /// Idle entries in one notification.
 const MAX_IDLE_ENTRIES: usize = 256;
@@ -250,7 +250,7 @@ fn now(shared: &Shared) -> Duration {
     Duration::from_nanos(shared.dataplane.clock().now())
 }
 
-/// What the data plane has told by now goes to the primaries, for who sets the clock.
+/// Delivers the data plane's events so far to the primaries, for a caller that sets the clock.
 pub async fn deliver_now(shared: &Shared, events: &mut Events) {
     while let Ok(packet) = events.packet_ins.try_recv() {
         deliver_packet(shared, packet);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How clients say values of types that are declared with `type` and `@p4runtime_translation` (P4Runtime 1.5,
+//! Translation of values whose types are declared with `type` and `@p4runtime_translation` (P4Runtime 1.5,
 //! "User-defined types" and "PSA Metadata Translation").
 //!
 //! The mapping is the platform's, and here it needs no memory: a number is itself. Clients say it in the bits of their
@@ -121,7 +121,7 @@ impl SdnType {
     }
 }
 
-/// How values of that type are translated; `None`: they are not.
+/// Returns the translation of values of that type; `None`: they are not translated.
 pub fn translation<'a>(name: &str, types: Option<&'a info::P4TypeInfo>) -> Option<&'a info::P4NewTypeTranslation> {
     use info::p4_new_type_spec::Representation;
     match types?.new_types.get(name)?.representation.as_ref()? {

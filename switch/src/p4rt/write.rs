@@ -29,17 +29,17 @@ use crate::control::{
 
 /// A longer request goes to the data plane in several messages.
 const MAX_BATCH_LEN: usize = 8192;
-/// What a batch of which all or nothing takes effect may change, each cell and entry on its own.
+/// Changes of an atomic batch at most, each cell and entry on its own.
 const MAX_ATOMIC_CHANGES: usize = 1 << 20;
 /// After so many updates streams get their turn.
 const BREATH: usize = 512;
-/// What a client may keep with a multicast group or a default action, bytes.
+/// Bytes that a client may keep with a multicast group or a default action.
 const MAX_METADATA_LEN: usize = 4096;
 
-/// What a meter that was cleared has coloured.
+/// Counts of a meter that was cleared.
 const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
 
-/// What clients may store and the data plane has no use for.
+/// Data that clients may store and the data plane has no use for.
 #[derive(Default)]
 pub struct ClientMetadata {
     pub multicast_metadata: HashMap<u32, Bytes>,
@@ -52,7 +52,7 @@ pub struct Writer<'a> {
     digests: &'a Digests,
     client_metadata: &'a mut ClientMetadata,
     access: Access,
-    /// Those that members of groups can watch.
+    /// Ports that members of groups can watch.
     ports: Vec<PortNumber>,
     outcomes: Vec<Checked<()>>,
     /// Updates that were refused by their shape.
@@ -64,7 +64,7 @@ pub struct Writer<'a> {
     noted: Vec<(usize, Note)>,
     /// The cells that a wildcard has named and the batch has no room for.
     rest: Option<Box<dyn Iterator<Item = Update> + Send>>,
-    /// What the batch makes of digests.
+    /// Configurations of digests after the batch.
     configs: BTreeMap<u32, Option<p4::digest_entry::Config>>,
 }
 

@@ -34,7 +34,7 @@ pub struct PortConfig {
     pub link: Option<LinkConfig>,
 }
 
-/// Where a port's frames come from and go to. Nothing here ever blocks.
+/// I/O of a port's frames. Nothing here ever blocks.
 pub trait PortIo: Send {
     /// Receives into the packets from the first on; the number received.
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received>;
@@ -56,7 +56,7 @@ pub trait PortIo: Send {
     }
 }
 
-/// What a call to [`PortIo::receive`] got.
+/// Result of a call to [`PortIo::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Packets that hold a frame now.
@@ -76,8 +76,8 @@ impl Received {
     }
 }
 
-/// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number that
-/// it did not take. `interface` is for the log.
+/// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number
+/// that it did not take. `interface` is for the log.
 pub fn send_all(
     io: &mut dyn PortIo,
     interface: &str,

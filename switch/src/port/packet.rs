@@ -176,7 +176,7 @@ impl PacketPort {
     }
 }
 
-/// What the kernel says beside a frame.
+/// Returns the kernel's auxiliary data of a frame.
 ///
 /// # Safety
 /// The control messages of the header are those of a received message.
@@ -219,7 +219,7 @@ fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, valu
     Ok(())
 }
 
-/// What the kernel makes of `value`, integers only, when it is asked for an option of a packet socket.
+/// Asks for an option of a packet socket; the kernel fills `value`, integers only.
 fn option<T: Copy>(socket: &OwnedFd, option: libc::c_int, mut value: T) -> io::Result<T> {
     let mut length = size_of::<T>() as u32;
     // SAFETY: the kernel writes at most `length` bytes into `value`, where every pattern of bits is a value.

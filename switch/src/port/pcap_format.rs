@@ -15,7 +15,7 @@ pub(super) const MAX_FRAME: usize = 1 << 18;
 /// Bytes of the longest frame that is forwarded: a jumbo frame.
 pub(super) const MAX_PIPED_FRAME_LEN: usize = 9216;
 
-/// How a file is written.
+/// Byte order and time unit of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Format {
     swapped: bool,
@@ -24,7 +24,7 @@ pub(super) struct Format {
 }
 
 impl Format {
-    /// Of the file that begins with these bytes; the error is one line with the mend.
+    /// Reads the format of the file that begins with these bytes; the error is one line with the fix.
     pub(super) fn of(header: &[u8], name: impl Display) -> Result<Format, String> {
         let magic = word(header, 0, false);
         let (swapped, unit) = match (magic, magic.map(u32::swap_bytes)) {

@@ -44,7 +44,7 @@ impl Pipe {
         Ok(received)
     }
 
-    /// Whether the next frame is there, behind its header.
+    /// Returns true once the next frame is there, behind its header.
     fn frame(&mut self) -> io::Result<bool> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let format = match self.format {
@@ -72,7 +72,7 @@ impl Pipe {
         self.fill(FRAME_HEADER + length)
     }
 
-    /// Whether so many bytes are there.
+    /// Reads until so many bytes are there; false: there are fewer.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         let missing = wanted.saturating_sub(self.bytes.len());
         match (&self.file).take(missing as u64).read_to_end(&mut self.bytes) {

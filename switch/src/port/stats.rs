@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is counted of a port and of each of its queues: by the packet thread in cells, without locks or memory, and by
+//! Counts of a port and of each of its queues: by the packet thread in cells, without locks or memory, and by
 //! whoever reads them as values.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -82,7 +82,7 @@ pub fn count(cell: &AtomicU64, amount: u64) {
 }
 
 impl PortCells {
-    /// What waits in the queues now.
+    /// Records what waits in the queues now.
     #[inline]
     pub fn holds(&self, packets: usize, bytes: u64) {
         self.queue_packets.store(packets as u64, Relaxed);
@@ -172,7 +172,7 @@ const LINEAR: u64 = 1 << PRECISION;
 const HIGHEST_BIT: u32 = 35;
 pub const BUCKETS: usize = ((HIGHEST_BIT - PRECISION + 2) << PRECISION) as usize;
 
-/// How often each value of ns occurred, in buckets that get wider with the values.
+/// Histogram of values in ns, in buckets that get wider with the values.
 pub struct Histogram([AtomicU64; BUCKETS]);
 
 impl Default for Histogram {

@@ -64,7 +64,7 @@ pub enum ParserOp {
     Other(OtherParserOp),
 }
 
-/// What few parsers do; run by [`State::parse_other`](super::State).
+/// Rare operations of parsers; run by [`State::parse_other`](super::State).
 #[derive(Debug)]
 pub enum OtherParserOp {
     /// As [`ParserOp::Extract`], of a header of variable length.
@@ -166,7 +166,7 @@ pub enum HashInput {
         place: FieldRef,
         valid: Reg,
     },
-    /// Of the bits, as many as `length` says.
+    /// Bits, as many as `length` says.
     Varbit {
         place: FieldRef,
         valid: Reg,
@@ -178,7 +178,7 @@ pub enum HashInput {
         width: u16,
     },
     Header(u16),
-    /// What follows the parsed headers.
+    /// Payload behind the parsed headers.
     Payload,
 }
 
@@ -208,7 +208,7 @@ pub struct KeyChunk {
     pub shift: u8,
 }
 
-/// How a table finds its entry.
+/// Way in which a table finds its entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
     /// Never: the table has no key.
@@ -228,7 +228,7 @@ pub enum Matching {
 pub enum KeyPlace {
     /// Low word first: (word, shift, bits).
     Packed(Vec<(u16, u8, u8)>),
-    /// Of its first word among those of the range fields, and how many it has.
+    /// Index of its first word among those of the range fields, and the number of its words.
     Range(usize, usize),
 }
 
@@ -286,7 +286,7 @@ pub struct TableCode {
     pub meter: Option<(FieldRef, bool)>,
     /// Entries refer to members and groups of this action profile.
     pub profile: Option<usize>,
-    /// What happens if there is no action: no default, or an empty group.
+    /// Continuation if there is no action: no default, or an empty group.
     pub no_action: TableAction,
 }
 
@@ -297,8 +297,8 @@ impl TableCode {
     }
 }
 
-/// Whether the action (its number and parameters) is as long as native code takes it for, which runs the last one for
-/// any number that is none.
+/// Returns true if the action (its number and parameters) is as long as native code takes it for, which runs the last
+/// one for any number that is none.
 pub fn is_whole(action: &[u64], params: &[usize]) -> bool {
     // Nothing is read of a table that was laid out in place.
     let Some(last) = params.len().checked_sub(1) else { return true };
@@ -347,7 +347,7 @@ pub struct Code {
     pub params: usize,
     pub headers: Vec<HeaderLayout>,
     pub stacks: Vec<Stack>,
-    /// What [`Effect::Headers`](super::op::Effect::Headers) refers to.
+    /// Operations that [`Effect::Headers`](super::op::Effect::Headers) refers to.
     pub header_ops: Vec<HeaderOp>,
     pub parser: ParserCode,
     pub verify: Vec<ChecksumCode>,

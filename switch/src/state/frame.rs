@@ -50,7 +50,7 @@ impl Frame {
         self.start == self.end
     }
 
-    /// Where a received frame may be written; followed by [`Frame::received`].
+    /// Returns the buffer for a received frame; followed by [`Frame::received`].
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.buffer.len() - TAILROOM;
         &mut self.buffer[HEADROOM..end]
@@ -110,7 +110,7 @@ impl Frame {
     }
 }
 
-/// What the machine keeps about a packet beside its registers.
+/// State that the machine keeps of a packet in addition to its registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketState {
     /// Place in the frame's buffer up to which it was parsed.

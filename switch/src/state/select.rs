@@ -83,7 +83,7 @@ fn masked(key: &[u8], mask: &[u8], value: &[u8]) -> bool {
 }
 
 impl State {
-    /// Where the parser goes on, or the number of the error.
+    /// Returns the next state of the parser, or the number of the error.
     pub fn select(&mut self, code: &Code, select: &Select, frame: &Frame) -> Result<NextState, u64> {
         let errors = &code.parser.errors;
         let mut key = std::mem::take(&mut self.scratch);

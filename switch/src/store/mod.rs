@@ -39,13 +39,13 @@ type Result<T> = std::result::Result<T, UpdateError>;
 struct TableStore {
     entries: Packed,
     default: Option<ActionCall>,
-    /// Of misses.
+    /// Meter configuration of misses.
     default_meter: Option<MeterConfig>,
     /// Entries that can time out.
     ageing: usize,
 }
 
-/// What belongs to one committed program.
+/// State that was written under one committed program.
 pub struct Store {
     pub program: Arc<Program>,
     pub shared: Arc<Shared>,
@@ -322,7 +322,7 @@ impl Store {
         self.tables[id.0].entries.find(&row, key.priority).ok_or_else(|| self.no_entry(id))
     }
 
-    /// Where an entry's counter and meter are; without a key: those of the default entry.
+    /// Returns the slot of an entry's counter and meter; without a key: the default entry's.
     fn slot(&self, id: TableId, key: Option<&EntryKey>) -> Result<u32> {
         match key {
             Some(key) => self.find(id, key),
@@ -352,7 +352,7 @@ impl Store {
         if info.meter.is_some() { Ok(()) } else { invalid(format!("table `{}` has no direct meter", info.name)) }
     }
 
-    /// What an entry says beside its key and action.
+    /// Checks an entry's fields other than key and action.
     fn check_entry(&self, entry: &TableEntry) -> Result<()> {
         if entry.meter.is_some() {
             self.check_meter(entry.table)?;
@@ -425,7 +425,7 @@ impl Store {
         }
     }
 
-    /// What an entry that is gone has named is no longer in use. `action`: the first word of its action.
+    /// Releases what an entry that is gone has named. `action`: the first word of its action.
     fn release(&mut self, id: TableId, action: u64, stored: &Stored) {
         let Some(ProfileId(profile)) = self.program.tables[id.0].profile else { return };
         let store = &mut self.profiles[profile];
@@ -525,7 +525,7 @@ impl Store {
     }
 }
 
-/// What an entry of a table with an action profile names.
+/// Returns what an entry of a table with an action profile refers to.
 fn reference(action: &EntryAction) -> Option<u64> {
     match action {
         EntryAction::Member(member) => Some((*member).into()),

@@ -13,18 +13,18 @@ use crate::state::code::TableCode;
 use crate::state::table::RowShape;
 use crate::write_api::WeightedCall;
 
-/// What a row does not say.
+/// State of an entry that its row does not hold.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// ns; 0: never.
     pub idle_timeout: u64,
-    /// When the entry was inserted, modified or last reported as idle; ns.
+    /// Time at which the entry was inserted, modified or last reported as idle (ns).
     pub seen: u64,
     pub is_const: bool,
     extras: Option<Box<EntryExtras>>,
 }
 
-/// What few entries have.
+/// Data that few entries have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntryExtras {
     pub meter: Option<MeterConfig>,
@@ -100,7 +100,7 @@ impl Packed {
         }
     }
 
-    /// The same to be read by slot; nothing is found in it.
+    /// Copies it without the index: entries are read by slot, and none is found by key.
     pub fn without_index(&self) -> Packed {
         Packed {
             rows: self.rows.clone(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was written under one program, taken over by another: everything is known by its name, and what does not fit
-//! the new program any more is refused.
+//! Reconciliation: takes over what was written under one program by another: everything is known by its name, and what
+//! does not fit the new program any more is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,12 +41,13 @@ fn lost<T>(what: String) -> Result<T> {
     Err(UpdateError::InvalidArgument(format!("{what}, so that what was written to it would be lost")))
 }
 
-/// Where the thing of that name is.
+/// Returns the index of the thing of that name.
 fn named<T>(things: &[T], name: impl Fn(&T) -> &str, wanted: &str) -> Option<usize> {
     things.iter().position(|thing| name(thing) == wanted)
 }
 
-/// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted meanwhile is lost.
+/// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted
+/// meanwhile is lost.
 pub fn share(old: &Program, counted: &Shared, program: &Program, shared: &mut Shared) {
     for (cells, info) in shared.counters.iter_mut().zip(&program.counters) {
         if let Some(at) = named(&old.counters, |c| &c.name, &info.name)

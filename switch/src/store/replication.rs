@@ -17,7 +17,7 @@ const MAX_SESSIONS: usize = 1 << 16;
 pub struct Copies {
     groups: BTreeMap<u32, Vec<Replica>>,
     sessions: BTreeMap<u32, CloneSession>,
-    /// Of those that have some.
+    /// Backups of the groups and sessions that have some.
     backups: BTreeMap<Replicated, Vec<Vec<Replica>>>,
     down: HashSet<PortNumber>,
     /// Replicas and backups of all groups and sessions.
@@ -158,7 +158,7 @@ impl Copies {
         };
     }
 
-    /// Where copies go now: to the first of a replica and its backups whose port is up.
+    /// Returns the present destinations: the first of each replica and its backups whose port is up.
     fn now(&self, of: Replicated, replicas: &[Replica]) -> Vec<Replica> {
         let Some(backups) = self.backups.get(&of) else { return replicas.to_vec() };
         let is_up = |replica: &&Replica| !self.down.contains(&replica.port);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory a program's tables and arrays take, before any of it is taken.
+//! Memory that a program's tables and arrays take, before any of it is taken.
 
 use super::packed::Stored;
 use super::{Result, invalid};
@@ -16,12 +16,12 @@ const MAX_CELLS: usize = 1 << 24;
 /// when they are full.
 const MAX_BYTES_AT_START: usize = 256 << 20;
 const MAX_BYTES_WHEN_FULL: usize = 1 << 30;
-/// Of an entry: its places in two hash tables, which are at most 7/8 full and double, and in the lists of free slots.
+/// Bytes of an entry in two hash tables, which are at most 7/8 full and double, and in the lists of free slots.
 const INDEX: usize = 32;
-/// Of a member or group of a profile.
+/// Bytes of a member or group of a profile.
 const MEMBER: usize = 256;
 
-/// What a thing takes at once, and when it is full.
+/// Bytes that a thing takes at once, and when it is full.
 struct Size<'a> {
     name: &'a str,
     cells: usize,
@@ -61,7 +61,7 @@ fn sizes(program: &Program) -> Vec<Size<'_>> {
     tables.chain(profiles).chain(counters).chain(meters).chain(registers).collect()
 }
 
-/// Whether there is memory for all that the program declares.
+/// Checks that there is memory for all that the program declares.
 pub fn check_size(program: &Program) -> Result<()> {
     let (mut at_once, mut full) = (0usize, 0usize);
     for size in sizes(program) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches of which all updates take effect or none: how an update is taken back, and which part of the pipeline sees it.
+//! Batches of which all updates take effect or none: how an update is taken back, and which part of the pipeline sees
+//! it.
 
 use super::{Result, Store};
 use crate::program::{Program, TableId};
 use crate::write_api::{Replicated, Update, UpdateError};
 
-/// Where packets see an update.
+/// Part of the pipeline in which packets see an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineScope {
     /// Packets see nothing of it: it is read by the control plane alone.

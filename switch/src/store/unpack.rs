@@ -63,7 +63,7 @@ impl Rows<'_> {
         })
     }
 
-    /// The same with what packets have done to it.
+    /// Returns the entry with its counts and age.
     pub fn view(&self, slot: u32, hits: Option<Hits>, colours: Option<ColourCounts>, now: u64) -> Option<EntryView> {
         let info = &self.program.tables[self.table.0];
         let (mut entry, mut idle_ns) = (self.entry(slot)?, 0);
@@ -78,7 +78,7 @@ impl Rows<'_> {
     }
 }
 
-/// What is counted of an entry.
+/// Counts of an entry.
 #[derive(Clone, Copy)]
 pub struct Hits {
     count: CounterValue,

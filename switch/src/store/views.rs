@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was written, as it is now: counters and registers are read where the packet thread counts them.
+//! Reads of what was written, as it is now: counters and registers are read where the packet thread counts them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -98,7 +98,7 @@ impl Store {
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
     }
 
-    /// What the cells `range` of an indirect meter have coloured.
+    /// Returns the packets that the cells `range` of an indirect meter have coloured.
     pub fn colours(&self, meter: usize, range: Range<usize>) -> Result<Vec<ColourCounts>> {
         let cells = self.shared.colours.get(meter).and_then(|cells| cells.get(range.clone()));
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.iter().map(colour_counts).collect())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes of a packet beside itself: copies on their way to a port (multicast, clones), and packets on their way back
+//! Copies of a packet: those on their way to a port (multicast, clones), and packets on their way back
 //! to ingress (resubmitted, recirculated). They wait with their PHV for their turn.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(super) mod instance {
 
 /// Copies and returning packets that wait for their turn, at most.
 pub(super) const MAX_PENDING: usize = 8192;
-/// How many of them are taken a step further in one turn of the packet thread, whatever has caused them: what a program
+/// Copies that are taken a step further in one turn of the packet thread, whatever has caused them: what a program
 /// does to its packets never keeps the next frames waiting for longer.
 pub(super) const PENDING_BUDGET: usize = 1024;
 

@@ -21,7 +21,7 @@ pub const PORTS: std::ops::Range<u16> = 0..4;
 /// More than a packet can cause.
 const BACKLOG: usize = 65_536;
 
-/// What left, by where; the order among different places is nobody's business.
+/// Packets and samples that left, by destination; the order among different destinations does not matter.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outputs {
     pub frames: BTreeMap<u16, Vec<Vec<u8>>>,
@@ -83,7 +83,7 @@ impl Pair {
         pair
     }
 
-    /// What the store refuses is left out; the number of updates that it took.
+    /// Writes updates, leaving out those that the store refuses; returns the number of updates that it took.
     pub fn write(&mut self, updates: impl Iterator<Item = Update>) -> usize {
         let mut changes = Vec::new();
         let taken = updates.filter(|update| self.store.update(update.clone(), self.now, &mut changes).is_ok()).count();
@@ -131,7 +131,7 @@ impl Pair {
         compiled
     }
 
-    /// What the frame meets.
+    /// Traces what the frame meets.
     pub fn scout(&mut self, port: u16, frame: &[u8]) -> Vec<Event> {
         self.scout.receive(port, frame, self.now);
         self.scout.take_trace()
@@ -143,7 +143,7 @@ impl Pair {
         format!("compiled (left) differs from the reference (right) for {frame:02x?}:\n{}", events.join("\n"))
     }
 
-    /// What packets have left in counters and registers.
+    /// Compares counters and registers.
     pub fn same_state(&self) {
         let cells = |size: usize| 0..size;
         for (index, info) in self.program.counters.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Pair {
     }
 }
 
-/// How many cases a test runs: `APSWITCH_CASES` times the usual number.
+/// Returns the number of cases that a test runs: `APSWITCH_CASES` times the usual number.
 pub fn cases(usual: u32) -> u32 {
     match std::env::var("APSWITCH_CASES") {
         Ok(times) => usual * times.parse::<u32>().expect("APSWITCH_CASES is a number of times"),

@@ -38,8 +38,8 @@ const ENTRIES: usize = 3;
 const MAX_CELLS: usize = 1 << 20;
 
 /// A program that was edited is refused, or runs packets before and after entries are made, without a panic and without
-/// reaching for memory that is not its own. Input: program, number of edits, edits, seed of the entries, packets (each its
-/// length and bytes).
+/// reaching for memory that is not its own. Input: program, number of edits, edits, seed of the entries, packets (each
+/// its length and bytes).
 pub fn programs(input: &[u8]) {
     check_native_code();
     let mut tape = Tape(input);
@@ -99,7 +99,8 @@ fn cells(program: &Program) -> usize {
     tables.chain(arrays).chain(registers).chain(profiles).fold(0, usize::saturating_add)
 }
 
-/// Where values stand, by the name of the field that holds them: values of one name can take each other's place.
+/// Collects the positions of values, by the name of the field that holds them: values of one name can take each other's
+/// place.
 fn places(value: &Json, name: &str, at: &mut Vec<usize>, found: &mut BTreeMap<String, Vec<Vec<usize>>>) {
     let inner: Vec<(&str, &Json)> = match value {
         Json::Object(fields) => fields.iter().map(|(name, value)| (name.as_str(), value)).collect(),

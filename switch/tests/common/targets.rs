@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fuzz targets do with an input; `tests/corpus.rs` does it with those that were kept.
+//! Fuzz targets: what they do with an input; `tests/corpus.rs` does it with those that were kept.
 
 use std::cell::OnceCell;
 use std::sync::OnceLock;
@@ -34,7 +34,7 @@ const PROGRAMS: [&str; 8] = [
     "testdata/programs/profiles",
     "testdata/programs/wide",
 ];
-/// Those with a P4Info.
+/// Programs with a P4Info.
 const WRITTEN: [&str; 3] = ["kinds", "profiles", "wide"];
 
 pub fn read(path: &str) -> Vec<u8> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic for `make bench`: a sender, a latency probe and the bare forwarder that switches are compared with. All three
-//! use the switch's own ports, so that what differs is the switch.
+//! Traffic for `make bench`: a sender, a latency probe and the bare forwarder that switches are compared with. All
+//! three use the switch's own ports, so that what differs is the switch.
 
 #![forbid(unsafe_code)]
 

@@ -252,8 +252,8 @@ impl Schema {
     }
 }
 
-/// p4c describes tables in the P4Info that it then finds to be dead code. If on the other hand the program has a table for
-/// clients to write that is not described, the two are of different programs.
+/// p4c describes tables in the P4Info that it then finds to be dead code. If on the other hand the program has a table
+/// for clients to write that is not described, the two are of different programs.
 fn may_be_left_out(p4info: &info::P4Info, program: &Program) -> bool {
     let described: BTreeSet<&str> =
         p4info.tables.iter().filter_map(|table| Some(table.preamble.as_ref()?.name.as_str())).collect();
@@ -261,7 +261,7 @@ fn may_be_left_out(p4info: &info::P4Info, program: &Program) -> bool {
     program.tables.iter().filter(is_written).all(|table| described.contains(table.name.as_str()))
 }
 
-/// What a P4Info may contain and this switch cannot do.
+/// Refuses a P4Info with features that this switch does not support.
 fn unsupported(p4info: &info::P4Info) -> Checked<()> {
     match p4info.externs.first() {
         Some(external) => refuse!(Unimplemented, "extern {}: not supported", external.extern_type_name),
