@@ -100,7 +100,7 @@ pub struct DataplaneConfig {
     pub capture: Option<PathBuf>,
 }
 
-/// Why the data plane could not start: one line that names the thing and the mend.
+/// Error at the start of the data plane: one line that names the thing and the fix.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct StartError(pub String);
@@ -111,7 +111,7 @@ struct PortHandle {
     cells: Arc<PortCells>,
     /// As `oper_status` says.
     up: AtomicBool,
-    /// As `up`, as far as the store has heard.
+    /// The last state that was reported to the store.
     up_in_store: AtomicBool,
     oper_status: Mutex<OperStatus>,
     failed: Arc<AtomicBool>,

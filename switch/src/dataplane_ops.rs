@@ -267,7 +267,7 @@ impl Change {
     }
 }
 
-/// At least `number` of the changes, and as many more as are of the last one's update.
+/// Returns how many changes to apply: at least `number`, and as many more as belong to the last one's update.
 pub fn whole(changes: &[Change], number: usize) -> usize {
     let more = changes.windows(2).skip(number.saturating_sub(1)).take_while(|pair| pair[1].continues(&pair[0]));
     if number == 0 { 0 } else { number + more.count() }

@@ -46,7 +46,7 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// From words such as `-i`, `1@radio`, `--link`, `1:rate=14mbit`.
+    /// Parses words such as `-i`, `1@radio`, `--link`, `1:rate=14mbit`.
     pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<DeviceOptions, String> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]

@@ -174,7 +174,7 @@ impl Engine {
         commands
     }
 
-    /// All that can be done at this time, for who sets the clock.
+    /// Does all that can be done at this time, for a caller that sets the clock.
     pub fn settle(&mut self) {
         let now = self.clock.now();
         while self.turn(now) == Commands::More || self.switch.is_pending() {}

@@ -32,7 +32,7 @@ pub struct Line {
     /// Set here when the interface fails, seen by whoever opens it again.
     pub failed: Arc<AtomicBool>,
     pub interface: String,
-    /// While it is not, nothing is taken and nothing sent.
+    /// Takes and sends frames.
     pub enabled: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum Command {
         port: PortNumber,
         enabled: bool,
     },
-    /// Another port, whose number none has.
+    /// Adds a port, whose number none has.
     AddPort(Box<(Port, Line)>),
     /// Takes the port away; what waits there is dropped. The answer is what is left of it, to be closed elsewhere.
     RemovePort {
@@ -156,7 +156,7 @@ impl Receiver {
         self.shared.room.store(CHANGES_PER_TURN, SeqCst);
     }
 
-    /// From now on it looks for commands before it looks for packets.
+    /// The packet thread is awake: it takes commands before packets.
     pub fn awake(&self) {
         self.shared.room.store(0, SeqCst);
     }

@@ -184,7 +184,8 @@ impl<T> Link<T> {
         &self.config
     }
 
-    /// Another configuration from now on, but for the trace, which stays. What waits or flies is kept, in its order.
+    /// Changes the configuration from now on, but for the trace, which stays. What waits or flies is kept, in its
+    /// order.
     pub fn configure(&mut self, config: LinkConfig) {
         for (queue, config) in self.queues.iter_mut().zip(&config.queues) {
             queue.limit_packets = config.limit_packets.map_or(usize::MAX, |limit| limit as usize);

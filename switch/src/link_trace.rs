@@ -23,7 +23,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// From a file; the error names it and its line.
+    /// Reads a trace from a file; the error names the file and its line.
     pub fn read(path: &Path) -> Result<Trace, String> {
         let named = |error: String| format!("{}: {error}", path.display());
         let metadata = fs::metadata(path).map_err(|e| named(e.to_string()))?;
@@ -216,7 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// With a queue that never empties, full frame k leaves at time k of the trace, however late the timers are.
+        /// Checks that with a queue which never empties full frame k leaves at time k of the trace, however late the
+        /// timers are.
         #[test]
         fn full_frames_leave_at_the_times_of_the_trace(
             times in trace(),

@@ -195,7 +195,7 @@ pub struct ActionCall {
     pub params: Vec<Value>,
 }
 
-/// Why a program was refused: the construct and its place in the source, when the compiler told it.
+/// Refusal of a program: the construct and its place in the source, when the compiler told it.
 #[derive(Clone, Debug, Error)]
 pub struct LoadError {
     /// Such as ``table `ingress.flows` (ap.p4:120)``.

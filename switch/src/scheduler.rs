@@ -48,7 +48,7 @@ impl Bucket {
         self.remainder = 0;
     }
 
-    /// Nothing was sent up to `time`: of what could have been, no more than the burst is left.
+    /// Idles up to `time`: of what could have been sent, no more than the burst is left.
     pub fn idle_until(&mut self, time: u64) {
         let earliest = time.saturating_sub(self.burst_ns);
         if earliest > self.free_at {
@@ -93,7 +93,7 @@ impl Scheduler {
         }
     }
 
-    /// Nothing but strict priority: the first queue that is not empty is next.
+    /// Returns true if there is strict priority alone: the first queue that is not empty is next.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.weighted | self.limited == 0

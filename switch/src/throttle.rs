@@ -15,7 +15,8 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// At `now` (ns): `None`: the line is not to be written; otherwise how many before it were not.
+    /// Passes a line at `now` (ns): `None`: it is not to be written; otherwise the number of lines before it that were
+    /// not.
     #[inline]
     pub fn pass(&mut self, now: u64) -> Option<u64> {
         if now >= self.until {
@@ -29,7 +30,8 @@ impl Throttle {
         Some(std::mem::take(&mut self.silent))
     }
 
-    /// As [`Throttle::pass`]; the log is told of the lines that were not written. True: write this one.
+    /// Passes a line as [`Throttle::pass`] does, and logs the number of lines that were not written. True: write this
+    /// one.
     pub fn allows(&mut self, now: u64) -> bool {
         match self.pass(now) {
             None => false,

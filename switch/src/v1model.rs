@@ -185,7 +185,7 @@ impl Switch {
         self.set_aside();
     }
 
-    /// There is a program.
+    /// Returns true if there is a program.
     pub fn is_loaded(&self) -> bool {
         self.machine.is_some()
     }

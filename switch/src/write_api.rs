@@ -113,7 +113,7 @@ pub enum Update {
         table: TableId,
         action: Option<ActionCall>,
     },
-    /// Without a key: of the default entry, as also the next two.
+    /// Sets a direct counter; without a key: of the default entry, as also the next two.
     SetDirectCounter {
         table: TableId,
         key: Option<EntryKey>,
@@ -173,8 +173,8 @@ pub enum Update {
     DeleteCloneSession {
         session: u32,
     },
-    /// For each replica of a group or session, in their order, those that take its place while its port is down, the
-    /// preferred ones first. A group or session that is inserted or modified has none.
+    /// Sets, for each replica of a group or session, in their order, those that take its place while its port is down,
+    /// the preferred ones first. A group or session that is inserted or modified has none.
     SetBackups {
         of: Replicated,
         backups: Vec<Vec<Replica>>,
@@ -224,7 +224,7 @@ pub enum Update {
     },
 }
 
-/// Why an update was refused; the old state is kept.
+/// Refusal of an update; the old state is kept.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum UpdateError {
     #[error("{0} exists already")]

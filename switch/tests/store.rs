@@ -20,7 +20,7 @@ fn store(program: Program) -> Store {
     Store::new(program, shared).unwrap().0
 }
 
-/// All that can be read.
+/// Returns all that can be read.
 fn contents(store: &Store) -> String {
     let program = &store.program;
     let tables = (0..program.tables.len()).map(|table| {

@@ -17,7 +17,7 @@ fn ask(lab: &Lab, frame: &[u8]) -> Vec<u8> {
     lab.receive(2)
 }
 
-/// Without the packet length in the answer, which BMv2 counts in another way.
+/// Cuts the packet length out of the answer, which BMv2 counts in another way.
 fn without_length(answer: &[u8]) -> Vec<u8> {
     [&answer[..4], &answer[6..]].concat()
 }

@@ -97,7 +97,7 @@ def switch(tmp_path: Path) -> Iterator[Switch]:
 
 @contextlib.contextmanager
 def started(directory: Path) -> Iterator[Switch]:
-    """On `left_in.pcap` there; nothing comes in on the right."""
+    """Start a switch on `left_in.pcap`; nothing comes in on the right."""
     address = free_address()
     left, right = str(directory / "left"), str(directory / "right")
     Path(f"{right}_in.pcap").write_bytes(PCAP)

@@ -168,7 +168,7 @@ def test_arrays_are_counted_in_bytes(client: Client) -> None:
 
 
 class Small:
-    """Another client's small reads, whose times it keeps."""
+    """Small reads of another client, whose times it keeps."""
 
     def __init__(self, address: str, request: p4r.ReadRequest) -> None:
         self.channel = grpc.insecure_channel(address, OWN_CONNECTION)

@@ -21,7 +21,7 @@ FRAME = bytes.fromhex("0200000000020200000000011234") + bytes(1236)  # 1250 byte
 
 @pytest.fixture
 def switch(kinds: Program) -> Iterator[Simulated]:
-    """With the program `kinds` running and a link of 1 Mb/s behind port 2."""
+    """Make a switch with the program `kinds` running and a link of 1 Mb/s behind port 2."""
     switch = Simulated(*PORTS, "--link", "2:rate=1mbit,delay=3ms,limit=3")
     yield switch
     switch.close()

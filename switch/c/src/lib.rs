@@ -29,7 +29,7 @@ pub struct ApsSwitch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApsResult {
     APS_OK = 0,
-    /// There is nothing to take.
+    /// Nothing to take.
     APS_NOTHING = 1,
     /// The caller's mistake: aps_error() names it and the mend.
     APS_ERROR = 2,

@@ -32,7 +32,7 @@ const CONTROL_NICE: i32 = 5;
 const LOG_LINES: usize = 4096;
 /// Niceness of long work, behind requests: large reads, pipelines that are made ready, gNMI's walks of the tree.
 const ASIDE_NICE: i32 = 19;
-/// So many connections have their turn before those are looked for that have something new: who asks for little waits
+/// Connections that have their turn before the runtime polls for new events: who asks for little waits
 /// for few of those that ask for much.
 const TURNS: u32 = 4;
 

@@ -32,8 +32,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use num_bigint::{BigInt, BigUint};
-
 use self::interpreter::{DROP_PORT, Interpreter};
 use self::packet_trace::{Event, show};
 use self::phv::{Packet, Phv, fit};
@@ -115,7 +113,7 @@ impl Reference {
         }
     }
 
-    /// Another one as this was when it was loaded.
+    /// Makes another one as this was when it was loaded.
     pub fn anew(&self) -> Reference {
         Reference::of(self.interpreter.program.clone(), self.setup.clone())
     }
@@ -264,7 +262,7 @@ impl Reference {
         self.enqueue(port as PortNumber, packet);
     }
 
-    /// To a port, through egress.
+    /// Sends a packet to a port, through egress.
     fn enqueue(&mut self, port: PortNumber, mut packet: Packet) {
         let queue = self.get(&packet, "intrinsic_metadata.priority");
         if queue >= self.setup.queues as u64 {
@@ -376,7 +374,7 @@ impl Reference {
         self.replicate("cloned", &config.replicas, &copy);
     }
 
-    /// With nothing but the listed fields of what became of the packet.
+    /// Returns a packet to ingress with nothing but the listed fields of what became of it.
     fn return_to_ingress(&mut self, from: &Packet, mut again: Packet, fields: usize, kind: u64) {
         self.copy_fields(fields, from, &mut again);
         let ingress_port = self.get(from, "standard_metadata.ingress_port");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From JSON to the tree. What the format does not say so is refused by name and place.
+//! Loader from JSON to the tree: refuses what the format does not define, by name and place.
 
 use std::collections::HashMap;
 

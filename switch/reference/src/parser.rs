@@ -21,7 +21,7 @@ fn error<T>(name: &str) -> Result<T, Error> {
 }
 
 impl Interpreter {
-    /// From the frame to headers; verifies checksums and leaves the standard metadata about errors.
+    /// Parses the frame into headers, verifies checksums and leaves the standard metadata about errors.
     pub fn parse(&mut self, packet: &mut Packet) {
         let program = self.program.clone();
         let mut next = program.start;

@@ -138,7 +138,7 @@ pub fn bits_of(bytes: &[u8], offset: usize, width: usize) -> Option<BigInt> {
 }
 
 impl Phv {
-    /// Everything invalid and 0, metadata valid.
+    /// Makes headers that are invalid and 0, and metadata that is valid.
     pub fn new(program: &Program) -> Phv {
         let header = |header: &Header| HeaderValue {
             valid: header.metadata,

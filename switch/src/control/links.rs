@@ -95,7 +95,7 @@ impl Dataplane {
         self.begin_set_links(links).await.map_err(|_| UpdateError::Stopped)
     }
 
-    /// As [`Dataplane::set_links`], for callers without an async runtime.
+    /// Sets link models as [`Dataplane::set_links`] does, for callers without an async runtime.
     pub fn set_links_blocking(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
         self.begin_set_links(links).blocking_recv().map_err(|_| UpdateError::Stopped)
     }

@@ -18,7 +18,7 @@ use crate::v1model::Port;
 #[derive(Clone, Debug)]
 pub struct NewPort {
     pub config: PortConfig,
-    /// It takes and sends nothing otherwise, as after [`Dataplane::set_enabled`].
+    /// Takes and sends frames; see [`Dataplane::set_enabled`].
     pub enabled: bool,
 }
 
@@ -43,7 +43,7 @@ impl Dataplane {
         self.change_ports(&[], vec![NewPort { config, enabled: true }]).await
     }
 
-    /// As [`Dataplane::add_port`], for callers without an async runtime.
+    /// Adds a port as [`Dataplane::add_port`] does, for callers without an async runtime.
     pub fn add_port_blocking(&self, config: PortConfig) -> Result<(), UpdateError> {
         let Opening { new, port, opened } = self.begin_open(NewPort { config, enabled: true })?;
         let io = opened.blocking_recv().map_err(|_| UpdateError::Stopped)?;
@@ -55,7 +55,7 @@ impl Dataplane {
         self.change_ports(&[number], Vec::new()).await
     }
 
-    /// As [`Dataplane::remove_port`], for callers without an async runtime.
+    /// Removes a port as [`Dataplane::remove_port`] does, for callers without an async runtime.
     pub fn remove_port_blocking(&self, number: PortNumber) -> Result<(), UpdateError> {
         for removed in self.begin_change(&[number], &mut Vec::new())? {
             if let Some((_, line)) = removed.blocking_recv().map_err(|_| UpdateError::Stopped)? {

@@ -75,7 +75,7 @@ impl Follower {
         Ok(Follower { interfaces: Interfaces::new()?, changes })
     }
 
-    /// Until the switch stops.
+    /// Follows the interfaces until the switch stops.
     pub fn follow(&self, inner: &Inner) {
         while !inner.stopping.load(Relaxed) {
             inner.ports().iter().for_each(|port| self.look(inner, port));

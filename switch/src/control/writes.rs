@@ -47,7 +47,7 @@ impl Dataplane {
         self.commit_prepared(self.prepare(program)?).await
     }
 
-    /// As [`Dataplane::commit`], for callers without an async runtime.
+    /// Commits as [`Dataplane::commit`] does, for callers without an async runtime.
     pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
         let replaced = self.begin_commit(self.prepare(program)?);
         drop(replaced.blocking_recv().map_err(|_| UpdateError::Stopped)?);
@@ -92,7 +92,7 @@ impl Dataplane {
         self.commit_prepared(Prepared(stage)).await
     }
 
-    /// As [`Dataplane::commit`], with a program that was made ready.
+    /// Commits, as [`Dataplane::commit`] does, a program that was made ready.
     pub async fn commit_prepared(&self, prepared: Prepared) -> Result<(), UpdateError> {
         let old = self.begin_commit(prepared).await.map_err(|_| UpdateError::Stopped)?;
         free(old);
@@ -145,7 +145,7 @@ impl Dataplane {
         finish_write(results, applied)
     }
 
-    /// As [`Dataplane::write`], for callers without an async runtime.
+    /// Writes as [`Dataplane::write`] does, for callers without an async runtime.
     pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
         let (results, ended) = self.begin_write(updates);
         finish_write(results, ended.is_none_or(|ended| ended.blocking_recv().is_ok()))
@@ -207,7 +207,7 @@ impl Dataplane {
         }
     }
 
-    /// Why packets cannot meet all of the updates at once, if so.
+    /// Returns why packets cannot meet all of the updates at once, if so.
     pub fn check_at_once(&self, updates: &[Update]) -> Result<(), String> {
         if updates.len() > MAX_UPDATES_AT_ONCE {
             return Err(format!("{} updates cannot take effect at once: {MAX_UPDATES_AT_ONCE} can", updates.len()));

@@ -39,7 +39,7 @@ pub struct Edit {
     pub results: Vec<gnmi::UpdateResult>,
 }
 
-/// To be called before the request waits for its turn.
+/// Checks the number of operations, before the request waits for its turn.
 pub fn check_operations(request: &gnmi::SetRequest) -> Result<(), Status> {
     match request.delete.len() + request.replace.len() + request.update.len() {
         ..=MAX_OPERATIONS => Ok(()),

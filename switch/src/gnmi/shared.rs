@@ -228,7 +228,7 @@ fn refusal(error: UpdateError) -> Status {
     }
 }
 
-/// Before the request waits for its turn.
+/// Checks the number of paths, before the request waits for its turn.
 pub fn check_paths(number: usize) -> Result<(), Status> {
     match number {
         ..=MAX_PATHS => Ok(()),
@@ -247,7 +247,7 @@ struct Plan {
     links: Vec<(PortNumber, LinkConfig)>,
 }
 
-/// So many of those that there are, if nobody else has them.
+/// Takes so many permits, if they are free.
 fn hold(all: &Arc<Semaphore>, number: usize) -> Option<OwnedSemaphorePermit> {
     all.clone().try_acquire_many_owned(u32::try_from(number).ok()?).ok()
 }

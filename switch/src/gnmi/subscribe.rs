@@ -173,7 +173,7 @@ impl Stream<'_> {
         Ok(std::mem::replace(&mut watch.last, leaves))
     }
 
-    /// Everything of every subscription.
+    /// Sends everything of every subscription.
     async fn all(&self, watches: &mut [Watch]) -> Result<(), Status> {
         for watch in watches {
             self.look(watch).await?;

@@ -79,7 +79,7 @@ impl Lab {
         self.try_set(Request::new(request(delete, updates))).unwrap();
     }
 
-    /// Nothing of the request happens.
+    /// Checks that a request is refused, and that nothing of it happens.
     fn refused(&self, code: Code, text: &str, request: gnmi::SetRequest) {
         let (ports, config) = (self.dataplane.port_numbers(), self.get("/", gnmi::get_request::DataType::Config));
         let status = self.try_set(Request::new(request)).unwrap_err();

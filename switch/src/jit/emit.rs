@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From instructions to Cranelift's intermediate representation.
+//! Translation of instructions to Cranelift's intermediate representation.
 
 mod check;
 mod table;
@@ -178,7 +178,7 @@ impl<'f> Emitter<'f> {
         self.builder.ins().store(flags, value, self.regs, 8 * reg as i32);
     }
 
-    /// From here on, the register's header is not what the frame holds.
+    /// Marks the register's header as differing from the frame from here on.
     fn touch(&mut self, reg: Reg) {
         if let Some(&offset) = self.offsets.get(&reg) {
             let nowhere = self.constant(NOT_IN_FRAME);

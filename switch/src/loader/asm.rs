@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From expression trees to instructions: registers for parameters, temporaries and constants, labels and jumps.
+//! Assembler from expression trees to instructions: registers for parameters, temporaries and constants, labels and
+//! jumps.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -360,7 +360,7 @@ fn all(conditions: Vec<Expr>) -> Expr {
     combine(Binary::And, conditions).unwrap_or_else(|| constant(1))
 }
 
-/// As a tree that is not deep: a header may have thousands of fields.
+/// Combines conditions to a tree that is not deep: a header may have thousands of fields.
 fn combine(op: Binary, mut conditions: Vec<Expr>) -> Option<Expr> {
     while conditions.len() > 1 {
         let mut pairs = Vec::with_capacity(conditions.len().div_ceil(2));

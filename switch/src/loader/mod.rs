@@ -77,8 +77,8 @@ impl Program {
         Program::load_with(json, &HashMap::new())
     }
 
-    /// As [`Program::load`], with the sizes of the tables whose entries the JSON gives and the control plane may write:
-    /// the JSON does not tell them from those with constant entries.
+    /// Loads as [`Program::load`] does, with the sizes of the tables whose entries the JSON gives and the control plane
+    /// may write: the JSON does not tell them from those with constant entries.
     pub fn load_with(json: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
         load(json, sizes)
     }
@@ -169,7 +169,7 @@ fn check_format(doc: &Document) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Everything has a number of its own, of 16 bits, and whatever has a size can be counted.
+/// Checks that numbers of objects fit 16 bits, and that sizes can be counted.
 fn check_numbers(doc: &Document) -> Result<(), LoadError> {
     const MAX: usize = u16::MAX as usize;
     let all = |count: fn(&json::Pipeline) -> usize| doc.pipelines.iter().map(count).sum();
@@ -213,7 +213,7 @@ fn param_registers(doc: &Document) -> Result<usize, LoadError> {
     Ok(most)
 }
 
-/// Everything that is only named and sized.
+/// Declares objects that are only named and sized.
 fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
     let mut objects = Objects {
         counters: HashMap::new(),

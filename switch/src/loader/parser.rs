@@ -267,7 +267,7 @@ fn lookahead(value: &Json, asm: &Assembler) -> Result<(u32, u16), LoadError> {
     }
 }
 
-/// And whether it is signed.
+/// Parses a part of a key; returns it and whether it is signed.
 fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<(SelectPart, bool), LoadError> {
     asm.place = where_.to_string();
     match key.kind.as_str() {

@@ -65,7 +65,7 @@ impl Clients {
         Clients { inner: Mutex::new(Inner { arbiter, clients, last_id: 0 }), lost: AtomicU64::new(0) }
     }
 
-    /// Nothing in here can panic half-way, so a poisoned lock is as good as any.
+    /// Locks the clients. Nothing in here can panic half-way, so a poisoned lock is as good as any.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Clients {
         Ok(inner.deliver(notices))
     }
 
-    /// To be called once the writes of the former primary have ended.
+    /// Reports the new primary; to be called once the writes of the former one have ended.
     pub fn welcome_primary(&self, client: ClientId) {
         let mut inner = self.lock();
         // By now there may be another one, who has told everybody.

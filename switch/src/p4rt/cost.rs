@@ -147,7 +147,7 @@ fn named<T>(objects: &std::collections::BTreeMap<u32, T>, id: u32) -> impl Itera
     objects.iter().filter(move |(own, _)| id == 0 || **own == id).map(|(_, object)| object)
 }
 
-/// At least that of a refusal.
+/// Adds costs; each is at least that of a refusal.
 fn sum(costs: impl Iterator<Item = Cost>) -> Cost {
     let mut all = ONE;
     costs.for_each(|cost| all.add(cost));

@@ -18,7 +18,7 @@ pub const MAX_ERROR_TEXTS: usize = 16;
 /// Longer details are left out: no client takes them, nor would they leave the server.
 const MAX_DETAILS_BYTES: usize = 1 << 20;
 
-/// Why one update, or one request of a batch, was refused.
+/// Refusal of one update, or of one request of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub code: Code,

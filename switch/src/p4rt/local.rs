@@ -46,7 +46,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<Request<M>, Status> {
     Ok(Request::new(message))
 }
 
-/// As a `google.rpc.Status`, with the details of a batch.
+/// Encodes a `google.rpc.Status`, with the details of a batch.
 pub fn status_bytes(status: &Status) -> Vec<u8> {
     match status.details() {
         [] => rpc::Status { code: status.code() as i32, message: status.message().into(), ..Default::default() }

@@ -229,7 +229,7 @@ fn deliver_idle(shared: &Shared, notices: impl IntoIterator<Item = Notice>) {
     }
 }
 
-/// To each primary what belongs to its role.
+/// Sends to each primary the idle entries that belong to its role.
 fn send_idle(shared: &Shared, table_entry: Vec<p4::TableEntry>) {
     let send = |table_entry, is_for: &dyn Fn(&Access) -> bool| {
         let message = p4::IdleTimeoutNotification { table_entry, timestamp: shared.dataplane.clock().epoch() };

@@ -32,7 +32,7 @@ pub struct Tls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// By which a file that was replaced is known.
+/// Time and size of a file, by which a replaced one is known.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl Tls {

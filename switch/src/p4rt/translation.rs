@@ -52,7 +52,7 @@ impl SdnType {
         }
     }
 
-    /// As [`SdnType::new`] where the P4Info names the type alone.
+    /// Makes one as [`SdnType::new`] does, where the P4Info names the type alone.
     pub fn of_translation(name: &str, translation: &info::P4NewTypeTranslation, width: u32) -> Checked<SdnType> {
         use info::p4_new_type_translation::SdnType as Declared;
         match translation.sdn_type {

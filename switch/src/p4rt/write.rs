@@ -31,7 +31,7 @@ use crate::control::{
 const MAX_BATCH_LEN: usize = 8192;
 /// Changes of an atomic batch at most, each cell and entry on its own.
 const MAX_ATOMIC_CHANGES: usize = 1 << 20;
-/// After so many updates streams get their turn.
+/// Updates after which streams get their turn.
 const BREATH: usize = 512;
 /// Bytes that a client may keep with a multicast group or a default action.
 const MAX_METADATA_LEN: usize = 4096;
@@ -185,7 +185,7 @@ impl<'a> Writer<'a> {
         self.settle();
     }
 
-    /// Before the data plane does it, so that no sample comes without a queue.
+    /// Enables digests before the data plane does, so that no sample comes without a queue.
     fn enable_digests(&mut self) {
         self.configs.iter().filter(|(_, config)| config.is_some()).for_each(|(&id, &config)| {
             self.digests.configure(id, config);

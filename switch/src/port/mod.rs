@@ -45,7 +45,7 @@ pub trait PortIo: Send {
     /// Becomes readable when there is something to receive.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Nothing is received before there is a program for it; other ports drop it.
+    /// Receives nothing before there is a program for it; other ports drop frames.
     fn waits_for_program(&self) -> bool {
         false
     }

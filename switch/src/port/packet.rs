@@ -123,7 +123,7 @@ impl PortIo for PacketPort {
 }
 
 impl PacketPort {
-    /// With one system call.
+    /// Receives with one system call.
     fn receive_some(&self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];

@@ -30,7 +30,7 @@ impl Pipe {
         Ok(Pipe { file, name, format: None, bytes: Vec::with_capacity(MAX_PIPED_FRAME_LEN), frames: 0 })
     }
 
-    /// All that is there. The error names the frame that is none; nothing can be received behind it.
+    /// Receives all that is there. The error names the frame that is none; nothing can be received behind it.
     pub(super) fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut received = Received::default();
         for packet in packets {

@@ -115,7 +115,7 @@ impl QueueCells {
         }
     }
 
-    /// After `sojourn` ns.
+    /// Counts a packet that leaves the queue after `sojourn` ns.
     #[inline]
     pub fn dequeued(&self, bytes: u64, sojourn: u64) {
         count(&self.dequeued_packets, 1);

@@ -30,7 +30,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// For slots below `slots`.
+    /// Makes chains for slots below `slots`.
     pub fn new(slots: usize) -> Chains {
         let chains = (2 * slots).next_power_of_two();
         assert!(chains <= FIRST as usize, "a table of {slots} entries");

@@ -291,7 +291,7 @@ pub struct TableCode {
 }
 
 impl TableCode {
-    /// For each action, the words that its parameters take.
+    /// Returns for each action the words that its parameters take.
     pub fn params(&self) -> Box<[usize]> {
         self.actions.iter().map(|action| action.param_words).collect()
     }
@@ -374,7 +374,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// For each action of an action profile, the words that its parameters take; its tables agree on them.
+    /// Returns for each action of an action profile the words that its parameters take; its tables agree on them.
     pub fn profile_params(&self, profile: usize) -> Box<[usize]> {
         let table = self.tables.iter().find(|table| table.profile == Some(profile));
         table.map(TableCode::params).unwrap_or_default()

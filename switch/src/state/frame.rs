@@ -37,7 +37,7 @@ impl Frame {
         &mut self.buffer
     }
 
-    /// From this place of the buffer to the end.
+    /// Returns the bytes from this place of the buffer to the end.
     pub fn from(&self, at: usize) -> &[u8] {
         &self.buffer[at..self.end]
     }

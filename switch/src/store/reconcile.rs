@@ -22,7 +22,7 @@ pub struct MovedCounts {
 }
 
 impl MovedCounts {
-    /// To be called by the packet thread, which alone counts.
+    /// Copies the counts; to be called by the packet thread, which alone counts.
     pub fn copy(&self) {
         for &(from, to) in &self.slots {
             if let (Some(from), Some(to)) = (self.from.get(from as usize), self.to.get(to as usize)) {

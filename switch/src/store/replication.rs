@@ -182,7 +182,7 @@ impl Copies {
         })
     }
 
-    /// All that the packet thread has to know.
+    /// Returns the changes that give the packet thread all groups and sessions.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let groups = self.groups.keys().map(|&group| Replicated::Group(group));
         let sessions = self.sessions.keys().map(|&session| Replicated::Session(session));

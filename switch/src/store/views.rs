@@ -18,7 +18,7 @@ impl Store {
         self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
     }
 
-    /// Without a key: of the default entry, as also the next.
+    /// Returns the count of an entry; without a key: of the default entry, as also the next.
     pub fn direct_counter(&self, id: TableId, key: Option<&EntryKey>) -> Result<CounterValue> {
         self.check_counter(id)?;
         let slot = self.slot(id, key)?;

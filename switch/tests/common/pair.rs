@@ -33,7 +33,7 @@ pub struct Pair {
     pub program: Arc<Program>,
     pub store: Store,
     reference: Reference,
-    /// Another one, that tells what packets would meet; what it does to registers concerns nobody.
+    /// Another one, which traces what packets would meet; what it does to registers does not matter.
     scout: Reference,
     switch: Switch,
     packet_ins: mpsc::Receiver<PacketIn>,
@@ -48,7 +48,7 @@ impl Pair {
         Pair::with(Program::load(json)?, json)
     }
 
-    /// As [`Pair::new`], of the program that `json` was loaded as.
+    /// Makes a pair as [`Pair::new`] does, of the program that `json` was loaded as.
     pub fn with(program: Program, json: &[u8]) -> Result<Pair, LoadError> {
         let program = Arc::new(program);
         // What is refused when a pipeline is committed.
@@ -59,7 +59,7 @@ impl Pair {
         Ok(Pair::of(program, Reference::load(json, setup)?))
     }
 
-    /// Another one as this was when it was made.
+    /// Makes another one as this was when it was made.
     pub fn anew(&self) -> Pair {
         Pair::of(self.program.clone(), self.reference.anew())
     }
@@ -124,7 +124,7 @@ impl Pair {
         (compiled, interpreted)
     }
 
-    /// As [`Pair::send`], when the two have to be equal; what left.
+    /// Sends as [`Pair::send`] does, checks that the two are equal, and returns what left.
     pub fn same(&mut self, port: u16, frame: &[u8]) -> Outputs {
         let (compiled, interpreted) = self.send(port, frame);
         assert_eq!(compiled, interpreted, "{}", self.trace(port, frame));

@@ -52,7 +52,7 @@ impl Tape<'_> {
         first
     }
 
-    /// Below `count`.
+    /// Picks a number below `count`.
     pub fn pick(&mut self, count: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % count.max(1)
     }
