@@ -207,7 +207,7 @@ impl Engine {
                 if number < rest {
                     self.batch = Some(begun);
                 } else {
-                    // Whoever asked may have gone; here and below.
+                    // The caller may have gone; here and below.
                     let _ = begun.done.send(begun.changes);
                 }
             }
@@ -219,7 +219,7 @@ impl Engine {
                     self.batch = Some(Batch { changes, next: 0, at_once, done });
                 }
                 Some(Command::Commit { machine, changes, moved_counts, done }) => {
-                    // What should have left by now does; here and below.
+                    // Packets that should have left by now do; here and below.
                     self.switch.serve(now);
                     let old = self.switch.commit(machine);
                     moved_counts.iter().for_each(MovedCounts::copy);
@@ -324,7 +324,7 @@ impl Engine {
             count(&self.switch.drops.port_disabled, got.packets as u64);
             return true;
         }
-        // What the queues owe until now has to leave before something new joins them.
+        // Packets that the queues owe until now have to leave before new ones join them.
         let now = self.clock.now();
         self.switch.serve(now);
         let number = self.switch.ports[port].number;
@@ -417,7 +417,7 @@ impl Engine {
         }
         let mut of_ports = fds[1..].iter();
         for (line, readable) in lines.iter().zip(readable) {
-            // Who could not be asked is, next time.
+            // A port that could not be polled now is at the next turn.
             *readable = starved || receives(line) && of_ports.next().is_some_and(has_events);
         }
         emptied(fds)

@@ -457,7 +457,7 @@ mod tests {
                 serve(&mut link, now, 60);
             }
             assert_eq!((taken, link.in_flight()), (most, most));
-            // What has arrived makes room.
+            // Packets that have arrived make room.
             let now = link.deadline().unwrap();
             assert!(link.enqueue(now, 0, 60, 0).is_err());
             assert!(link.arrived(now).is_some() && link.enqueue(now, 0, 60, 0).is_ok());
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(serve(&mut link, 1_000, 100), [(0, 1_000), (1, 1_000)]);
         while link.arrived(1_000).is_some() {}
         assert_eq!((link.depth(0), link.deadline()), (3, None));
-        // What is sent then started then, and not when it could have.
+        // A packet that is sent then started then, and not when it could have.
         link.allow(70_000_000, 1);
         assert_eq!(serve(&mut link, 70_000_000, 100), [(2, 70_000_000)]);
         link.allow(71_000_000, 0);

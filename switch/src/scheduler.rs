@@ -132,7 +132,7 @@ impl Scheduler {
             if ready & set != 0 {
                 *credit += self.quantum[self.turn];
             } else if waiting & set == 0 {
-                // Who has nothing to send saves nothing up.
+                // An empty queue saves nothing up.
                 *credit = (*credit).min(0);
             }
         }

@@ -108,7 +108,7 @@ impl Simulation {
             return Err(format!("time cannot go back from {now} to {to} ns"));
         }
         loop {
-            // What was due now is done.
+            // Everything due by now is done.
             let at = self.deadline().max(self.now() + 1);
             if at >= to {
                 break;

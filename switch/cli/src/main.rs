@@ -125,7 +125,7 @@ async fn run(options: Options) -> Result<(), String> {
         seed,
         capture: options.pcap.clone(),
     };
-    // Of this thread alone, and of those that it starts here: the data plane's.
+    // Niceness of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);
     if let Err(e) = setpriority_process(None, niceness + PACKET_NICE) {
         tracing::debug!("packets do not go before other work: {e}");

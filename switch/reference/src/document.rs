@@ -278,7 +278,7 @@ fn key_of(mut sum: BigInt, shape: &[(u32, bool)]) -> BigInt {
         key += fit(&part, width, false) << at;
         at += padded;
     }
-    // Of the first part nothing stands before.
+    // Nothing stands before the first part.
     let signed = shape.first().is_some_and(|(_, signed)| *signed);
     if signed { key } else { key + (sum.max(BigInt::ZERO) << at) }
 }

@@ -368,7 +368,7 @@ impl Reference {
         self.copy_fields(fields, from, &mut copy);
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         self.set(&mut copy, "standard_metadata.instance_type", kind);
-        // What the original is cut to is not the clone's.
+        // The original's truncation is not the clone's.
         let kept = Some(config.packet_length_bytes).filter(|bytes| *bytes > 0);
         copy.truncate = kept.unwrap_or(u32::MAX).into();
         self.replicate("cloned", &config.replicas, &copy);

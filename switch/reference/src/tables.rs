@@ -69,7 +69,7 @@ impl Entries {
             entry.key.fields.iter().zip(values).zip(widths).all(|((field, value), &width)| matches(field, value, width))
         };
         let found = self.entries.iter().enumerate().filter(|(_, entry)| hits(entry));
-        // Of equals the first one.
+        // The first one of equals.
         found.rev().max_by_key(|(_, entry)| rank(&entry.key)).map(|(index, _)| index)
     }
 }

@@ -144,7 +144,7 @@ fn update_status(inner: &Inner, port: &PortHandle, oper_status: &OperStatus) {
     if inner.notices.try_send(Notice::PortState { port: port.number, up }).is_err() {
         tracing::debug!("a port state was not fetched in time");
     }
-    // Who holds the store may do so for long, as while a program is made ready: the watcher then tells it.
+    // The store may be locked for long, as while a program is made ready: the watcher then reports to it.
     match inner.store.try_lock() {
         Ok(mut store) => report_to_store(inner, &mut store),
         Err(TryLockError::Poisoned(store)) => report_to_store(inner, &mut store.into_inner()),

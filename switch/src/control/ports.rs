@@ -82,7 +82,7 @@ impl Dataplane {
             None => self.begin_change(leaving, &mut open),
             Some(error) => Err(error),
         };
-        // Those that did not come.
+        // Ports that did not come.
         open.into_iter().for_each(|open| self.close(open.line));
         for removed in changed? {
             if let Some((_, line)) = removed.await.map_err(|_| UpdateError::Stopped)? {
@@ -173,7 +173,7 @@ impl Dataplane {
         *ports = after;
         drop(ports);
         for port in gone {
-            // Whoever watches it learns that it is down.
+            // Groups that watch the port get to know that it is down.
             links::remove(inner, &port);
             tracing::info!("port {} ({}) was removed", port.number, port.interface);
         }
@@ -205,7 +205,7 @@ pub fn run_blocking_tasks(tasks: &mpsc::Receiver<BlockingTask>) {
     for task in tasks {
         match task {
             BlockingTask::Close(io) => drop(io),
-            // Who has gone meanwhile wants nothing, neither here nor below.
+            // A caller that has gone meanwhile wants nothing, neither here nor below.
             BlockingTask::Open { interface, done } => {
                 let _ = done.send(open_interface(&interface));
             }
@@ -231,7 +231,7 @@ mod tests {
         let (cpu_port, capture) = (None, None);
         let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture };
         let (dataplane, _events, ends) = Dataplane::start_in_memory(config).unwrap();
-        // Of a port that had the number before.
+        // An interface of a port that had the number before.
         let (line, _end) = MemoryPort::pair().unwrap();
         dataplane.inner.commands.send(Command::Open { failed: Arc::default(), io: Box::new(line) });
         assert!(ends[0].send(&[7; 60]));

@@ -193,7 +193,7 @@ impl Pattern {
 
     /// Returns the number of a path's steps that are the node that is wanted, at most; `None`: the path is not in it.
     pub fn depth(&self, steps: &[Step]) -> Option<usize> {
-        // Which numbers of steps all that is wanted so far can be.
+        // Numbers of steps that all that is wanted so far can be.
         let mut can = vec![false; steps.len() + 1];
         can[0] = true;
         for want in &self.wants {

@@ -61,7 +61,7 @@ pub fn leaves(
             }
         });
     });
-    // What was set, and that it is so.
+    // Leaves that were set, and their states.
     for (path, value) in config {
         walk.set(path, value);
     }

@@ -239,7 +239,7 @@ fn transition(emitter: &mut Emitter, parser: &Parser, index: u16, state: &Parser
     if let Some(select) = &state.select {
         return long_select(emitter, parser, index, select);
     }
-    // Of each part of the key: its words, and its bits in whole bytes.
+    // For each part of the key: its words, and its bits in whole bytes.
     let mut parts = Vec::new();
     for key in state.keys.iter().take(if state.cases.is_empty() { 0 } else { usize::MAX }) {
         let (words, width) = match key {

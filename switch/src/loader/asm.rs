@@ -185,7 +185,7 @@ impl<'a> Assembler<'a> {
     fn assign_wide(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
         let words = value::words(width) as Reg;
         let from = match expr {
-            // Of the same width, the bits are the same whatever they mean.
+            // Fields of the same width have the same bits, signed or not.
             Expr::Field(from) if from.width == width || from.width < width && !from.signed => {
                 Some((from.reg, from.words()))
             }
@@ -311,7 +311,7 @@ impl<'a> Assembler<'a> {
     /// Evaluates in 64-bit registers, into `want` if an instruction is needed at all.
     /// The register holds the value modulo 2^64; the value itself if its range fits.
     fn narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
-        // What is left by a failed attempt is harmless, but need not stay.
+        // Code that a failed attempt left is harmless, but need not stay.
         let mark = self.code.len();
         let result = self.try_narrow(expr, want)?;
         if result.is_err() {

@@ -394,7 +394,7 @@ fn same(pairs: Vec<(HeaderRef, HeaderRef)>, when: bool, phv: &Phv, place: &str) 
             header.field(|h| phv.headers[h as usize].fields.get(at).copied().and_then(find))
         };
         let mut fields = Vec::new();
-        // Of varbits also the lengths.
+        // For varbits the lengths, too.
         for find in [Some, Field::of_length] {
             let pairs = (0..count(&a)).filter_map(|at| Some((field(&a, at, find)?, field(&b, at, find)?)));
             fields.extend(pairs.map(|(a, b)| equal(a, b)));

@@ -346,7 +346,7 @@ fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation
     let algorithm = match calculation.algo.as_str() {
         "csum16" => Algorithm::Csum16,
         "xor16" => Algorithm::Xor16,
-        // Of the custom ones, what BMv2 takes while nobody sets another polynomial.
+        // The custom ones are what BMv2 takes while nobody sets another polynomial.
         "crc16" | "crc16_custom" => Algorithm::Crc16,
         "crc32" | "crc32_custom" => Algorithm::Crc32,
         "random" => Algorithm::Random,

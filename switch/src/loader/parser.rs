@@ -329,7 +329,7 @@ fn concatenation(text: &str, shape: &[(u16, bool)], where_: &str) -> Result<BigU
         if signed && negative && index > 0 {
             rest += 1;
         }
-        // What pads a negative part is no bit of it.
+        // The padding of a negative part is no bit of it.
         let bits = if negative { part & (power(width.into()) - 1) } else { part };
         result |= bits.magnitude() << shift;
         shift += padded;

@@ -218,7 +218,7 @@ impl Phv {
             }
             let found: Option<Vec<(u16, bool)>> = ids.iter().map(|id| by_id.get(id).copied()).collect();
             match found {
-                // Those are never on the wire, and need not be whole bytes.
+                // Metadata are never on the wire, and need not be whole bytes.
                 Some(found) if found.iter().any(|(_, metadata)| *metadata) => {
                     refuse(place, "metadata in a stack or union is not supported: its elements have to be headers")
                 }

@@ -156,7 +156,7 @@ impl http_body::Body for Incoming {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if self.is_stream && self.complete > 0 {
-            // Who asks for more of a stream has done with what came before.
+            // A server that asks for more of a stream has done with what came before.
             self.taken -= std::mem::take(&mut self.complete);
             self.share.hold(self.taken)?;
         }

@@ -55,7 +55,7 @@ impl Fields {
                         1 => (Next::Tag, 8),
                         2 => (Next::Length, 0),
                         5 => (Next::Tag, 4),
-                        // What is in a group counts as if it were in the message.
+                        // Fields in a group count as if they were in the message.
                         3 | 4 => (Next::Tag, 0),
                         _ => (Next::Fault, 0),
                     };

@@ -184,7 +184,7 @@ impl Shared {
                 let client_metadata = self.keep(&pipeline, std::mem::take(&mut state.client_metadata));
                 self.run(&mut state, pipeline, client_metadata);
             }
-            // What it takes to run is there: that is all that VERIFY asks.
+            // VERIFY asks for no more than that everything needed to run is there.
             Action::Verify | Action::Commit | Action::Unspecified => {
                 drop(tokio::task::spawn_blocking(|| drop(prepared)))
             }

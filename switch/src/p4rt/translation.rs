@@ -73,7 +73,7 @@ impl SdnType {
     /// The data plane's value of `width` bits.
     pub fn decode(self, bytes: &[u8], width: u32) -> Checked<Value> {
         match self {
-            // What is beyond the data plane's bits has no meaning there, how many of them clients may ever see.
+            // Bits beyond the data plane's have no meaning there, however many of them clients see.
             SdnType::Plain | SdnType::Wider(_) => Ok(value::to_value(bytes, width)?),
             SdnType::Numeral => numeral(bytes, width),
         }

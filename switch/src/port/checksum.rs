@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn segments_sum_up_to_all_ones() {
         for length in [20, 21, 22, 23, 1461] {
-            // What stands there before is a part of the sum that does not count.
+            // The value before is a part of the sum that does not count.
             let segment: Vec<u8> = (0..length).map(|byte| (byte * 31 + 5) as u8).collect();
             for (protocol, tags) in [(TCP, 0), (UDP, 1), (TCP, 2)] {
                 let rest = [0, protocol, 0, 0, (length >> 8) as u8, length as u8];

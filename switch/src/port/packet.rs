@@ -44,7 +44,7 @@ impl PacketPort {
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
             OwnedFd::from_raw_fd(check(fd)?)
         };
-        // What this process sends on the interface is not what it receives.
+        // Frames that this process sends on the interface are not received by it.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
         // Frames go to the driver, not through a queueing discipline: no hidden buffer.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;

@@ -173,7 +173,7 @@ impl PortIo for FilePort {
         };
         let mut feed = feed.lock().unwrap_or_else(PoisonError::into_inner);
         for packet in packets.iter_mut() {
-            // What comes before on another port is received there first.
+            // An earlier frame of another port is received there first.
             if feed.front().is_none_or(|(port, _)| *port != index) {
                 break;
             }

@@ -148,7 +148,7 @@ impl QueueCells {
     }
 
     pub fn read(&self) -> QueueStats {
-        // What left first: what comes meanwhile makes the queue longer, never shorter than nothing.
+        // Departures first: what comes meanwhile makes the queue longer, never shorter than nothing.
         let (left_packets, left_bytes) = (self.dequeued_packets.load(Relaxed), self.dequeued_bytes.load(Relaxed));
         let (packets, bytes) = (self.enqueued_packets.load(Relaxed), self.enqueued_bytes.load(Relaxed));
         QueueStats {

@@ -161,7 +161,7 @@ impl Store {
         if new.key != info.key {
             return if written() { lost(format!("table `{name}` has another key")) } else { Ok(None) };
         }
-        // Which of the entries that the program starts with are still there was written, too.
+        // Deletions of entries that the program starts with were written, too.
         for slot in entries(self, to, false) {
             let key = self.rows(to).key(slot);
             self.update(Update::DeleteEntry { table: to, key }, now, changes)?;
@@ -180,7 +180,7 @@ impl Store {
                 }
             } else {
                 let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
-                // What it has counted moves with it.
+                // The entry's counts move with it.
                 let Some(entry) = old.rows(from).entry(slot) else { continue };
                 let mut entry = TableEntry { table: to, ..entry };
                 match &mut entry.action {

@@ -210,7 +210,7 @@ fn prepare_clone(machine: &mut Machine, config: &CloneSession, fields: u16, orig
     machine.copy_fields(fields, original);
     machine.set(machine.code.standard.ingress_port, ingress_port);
     machine.set(machine.code.standard.instance_type, instance_type);
-    // What the original is cut to is not the clone's.
+    // The original's truncation is not the clone's.
     machine.state.packet.truncate = match config.packet_length_bytes {
         0 => u32::MAX,
         bytes => bytes,

@@ -146,7 +146,7 @@ fn forward(left: &str, right: &str) -> Result<()> {
             idle &= received == 0;
             let mut sent = 0;
             while sent < received {
-                // What the interface does not take is dropped, as on any link.
+                // Frames that the interface does not take are dropped, as on any link.
                 sent += ports[1 - side].send(&mut packets[sent..received]).unwrap_or(0).max(1);
             }
         }
