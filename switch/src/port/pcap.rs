@@ -206,6 +206,7 @@ impl PortIo for FilePort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::pcap_format::{MICROSECONDS, NEWER_FORMAT};
 
     fn scratch(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("apswitch-{}-{name}", std::process::id()))

@@ -3,9 +3,9 @@
 
 use std::fmt::Display;
 
-const MICROSECONDS: u32 = 0xa1b2_c3d4;
+pub(super) const MICROSECONDS: u32 = 0xa1b2_c3d4;
 pub(super) const NANOSECONDS: u32 = 0xa1b2_3c4d;
-const NEWER_FORMAT: u32 = 0x0a0d_0d0a;
+pub(super) const NEWER_FORMAT: u32 = 0x0a0d_0d0a;
 pub(super) const ETHERNET: u32 = 1;
 /// Bytes before the first frame, and before each.
 pub(super) const FILE_HEADER: usize = 24;
