@@ -38,9 +38,8 @@ def test_a_target_that_cannot_be_reached_is_named(options: list[str], words: str
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 @pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
 @pytest.mark.skipif(not shutil.which("unshare"), reason="unshare is missing; install util-linux")
-@pytest.mark.parametrize("options", ["", "--io-threads 2"])
-def test_a_target_that_runs_already(tmp_path: Path, options: str) -> None:
-    ports = " ".join([*(f"-i {port}@switch{port}" for port in (1, 2, 3, 4)), options])
+def test_a_target_that_runs_already(tmp_path: Path) -> None:
+    ports = " ".join(f"-i {port}@switch{port}" for port in (1, 2, 3, 4))
     script = f"""
         ip link set lo up
         for port in 1 2 3 4; do

@@ -47,7 +47,7 @@ def wait_until_it_listens(address: str, process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def running(address: str, process: subprocess.Popen) -> Iterator[None]:
-    """While the switch listens; it must not end by itself, and ends afterwards."""
+    """Wait until the switch listens, and end it afterwards; it must not end by itself."""
     try:
         wait_until_it_listens(address, process)
         yield

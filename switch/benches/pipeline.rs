@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the access point's program costs for a packet, without any port: `cargo bench`. Times are those of the thread's
+//! Cost of the access point's program for a packet, without any port: `cargo bench`. Times are those of the thread's
 //! own CPU, so that other work on the machine counts little.
 
 #[path = "../tests/common/mod.rs"]
@@ -8,8 +8,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, Program};
+use apswitch::dataplane_ops::Outbox;
 use apswitch::machine::Machine;
 use apswitch::state::Shared;
 use apswitch::state::frame::Pool;

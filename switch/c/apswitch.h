@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a call came to.
+// Result of a call.
 typedef enum aps_result {
   APS_OK = 0,
-  // There is nothing to take.
+  // Nothing to take.
   APS_NOTHING = 1,
   // The caller's mistake: aps_error() names it and the mend.
   APS_ERROR = 2,
@@ -51,7 +51,8 @@ typedef struct aps_frame {
 extern "C" {
 #endif // __cplusplus
 
-// A switch without a program, at time 0. `words`: `count` options of the program `apswitch` that say what it is made of:
+// A switch without a program, at time 0. `words`: `count` options of the program `apswitch` that say what it is made
+// of:
 // -i, --link, --queue, --cpu-port, --priority-queues, --device-id, --seed (1 if missing). Null: `error`, of
 // `error_size` bytes, has the line that says why.
 //
@@ -80,8 +81,8 @@ const char *aps_error(const struct aps_switch *aps);
 // `aps` is of [`aps_new`].
 uint64_t aps_now(const struct aps_switch *aps);
 
-// When the switch has something to do next, in ns: to be advanced to by then. It is never further away than 100 ms, as
-// entries are looked at for their age.
+// Returns when the switch has something to do next, in ns: to be advanced to by then. It is never further away than
+// 100 ms, as entries are looked at for their age.
 //
 // # Safety
 // `aps` is of [`aps_new`].
@@ -102,7 +103,7 @@ enum aps_result aps_receive(struct aps_switch *aps,
                             const uint8_t *frame,
                             size_t length);
 
-// What is behind a port takes so many frames more from now on: a device with a short queue of its own. What it does not
+// Lets the device behind a port, with a short queue of its own, take so many frames more from now on. What it does not
 // take waits in the port's queues. A port of which this was never said sends what it can. APS_ERROR: there is no such
 // port, or it has no --link and so no queue.
 //

@@ -23,19 +23,19 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc};
 
 pub use self::links::{LinkView, WINDOW, Window};
-use self::links::{Recent, Standing};
+use self::links::{OperStatus, Recent};
 pub use self::ports::NewPort;
 pub(crate) use self::watch::WATCH_INTERVAL;
-use crate::change::Outbox;
-pub use crate::change::{
+use crate::dataplane_ops::Outbox;
+pub use crate::dataplane_ops::{
     CloneSession, ColourCounts, CounterValue, Digest, DigestConfig, MeterConfig, PacketIn, Replica,
 };
-use crate::command::{self, Command, Line};
 use crate::drops::DropCells;
 pub use crate::drops::Drops;
-use crate::engine::{Clock, Engine, Errand};
+use crate::engine::{BlockingTask, Clock, Engine};
+use crate::engine_messages::{self, Command, Line};
 pub use crate::link::{LinkConfig, QueueConfig};
-use crate::port::{Capture, FilePort, LanedPort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
+use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortCells, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig, PortNumber, PortStats, QueueStats};
 pub use crate::program::{
     ActionCall, ActionId, CounterId, DigestId, EntryKey, KeyField, LoadError, MatchKind, MeterId, MeterUnit, ProfileId,
@@ -43,10 +43,10 @@ pub use crate::program::{
 };
 use crate::state::frame::Pool;
 use crate::store::Store;
-pub use crate::update::{
+use crate::v1model::{MIN_PACKETS, Port, Switch};
+pub use crate::write_api::{
     EntryAction, EntryView, GroupMember, ProfileGroup, Replicated, TableEntry, Update, UpdateError, WeightedCall,
 };
-use crate::v1model::{MIN_PACKETS, Port, Switch};
 pub use writes::Prepared;
 use writes::Stage;
 
@@ -56,7 +56,7 @@ const MAX_EVENTS: usize = 4096;
 const FRAME_OVERHEAD: usize = 18;
 const MIN_FRAME_BUFFER: usize = 2048;
 
-/// Of each replica of a group or session.
+/// Backups of each replica of a group or session.
 pub type Backups = Vec<Vec<Replica>>;
 
 /// Rare events.
@@ -70,7 +70,7 @@ pub enum Notice {
     },
 }
 
-/// What the data plane tells, each stream bounded: what does not fit is dropped and counted.
+/// Events of the data plane, each stream bounded: what does not fit is dropped and counted.
 pub struct Events {
     pub packet_ins: mpsc::Receiver<PacketIn>,
     pub digests: mpsc::Receiver<Digest>,
@@ -87,7 +87,7 @@ pub struct PortView {
     pub stats: PortStats,
 }
 
-/// What a data plane is made of.
+/// Configuration of a data plane.
 #[derive(Clone, Debug)]
 pub struct DataplaneConfig {
     pub ports: Vec<PortConfig>,
@@ -96,13 +96,11 @@ pub struct DataplaneConfig {
     pub priority_queues: usize,
     /// Seeds loss, jitter, P4's `random` and the tables' hashes. Who knows it can find keys that collide.
     pub seed: u64,
-    /// Where each port's frames are written, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
+    /// Directory for each port's frames, in `INTERFACE_in.pcap` and `INTERFACE_out.pcap`.
     pub capture: Option<PathBuf>,
-    /// Threads that receive and send at each interface; 0: the packet thread does.
-    pub io_threads: usize,
 }
 
-/// Why the data plane could not start: one line that names the thing and the mend.
+/// Error at the start of the data plane: one line that names the thing and the fix.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct StartError(pub String);
@@ -111,25 +109,25 @@ struct PortHandle {
     number: PortNumber,
     interface: String,
     cells: Arc<PortCells>,
-    /// As `standing` says.
+    /// As `oper_status` says.
     up: AtomicBool,
-    /// As `up`, as far as the store has heard.
-    told: AtomicBool,
-    standing: Mutex<Standing>,
+    /// The last state that was reported to the store.
+    up_in_store: AtomicBool,
+    oper_status: Mutex<OperStatus>,
     failed: Arc<AtomicBool>,
     /// Index of the interface that it is open on; 0: none yet, or it is gone.
     interface_index: AtomicI32,
     /// Bytes of payload in the longest frame; 0: nobody knows.
     mtu: AtomicUsize,
-    /// What the packet thread was told last.
+    /// Link model that the packet thread has, or will have by its next command.
     link: Mutex<Option<LinkConfig>>,
     recent: Mutex<Recent>,
 }
 
 struct Inner {
-    commands: command::Sender,
+    commands: engine_messages::Sender,
     /// Bytes that a frame's buffer holds.
-    longest_frame: usize,
+    max_frame_len: usize,
     packet_outs: Arc<Semaphore>,
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
@@ -140,13 +138,11 @@ struct Inner {
     queues: usize,
     /// The ports are network interfaces.
     interfaces: bool,
-    /// Of each interface.
-    io_threads: usize,
     drops: Arc<DropCells>,
     clock: Clock,
     seed: u64,
     notices: mpsc::Sender<Notice>,
-    errands: std::sync::mpsc::Sender<Errand>,
+    blocking_tasks: std::sync::mpsc::Sender<BlockingTask>,
     stopping: AtomicBool,
     /// Readable when it is.
     stop: EventFd,
@@ -170,43 +166,39 @@ impl Dataplane {
         for port in &config.ports {
             longest = longest.max(mtu(&port.interface).map_err(|e| fail(port, e))? + FRAME_OVERHEAD);
         }
-        let open = |port: &PortConfig| {
-            let cells = Arc::default();
-            let io = open_interface(&port.interface, config.io_threads, longest, &cells).map_err(|e| fail(port, e))?;
-            Ok((io, cells))
-        };
+        let open = |port: &PortConfig| open_interface(&port.interface).map_err(|e| fail(port, e));
         let lines = config.ports.iter().map(open).collect::<Result<_, _>>()?;
         Dataplane::start_on(config, lines, longest, true)
     }
 
-    /// The same on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
+    /// Starts on files: a port receives `INTERFACE_in.pcap` after `wait`, in the order of all files' times, and sends
     /// to `INTERFACE_out.pcap`.
     pub fn start_on_files(config: DataplaneConfig, wait: Duration) -> Result<(Dataplane, Events), StartError> {
         let names: Vec<&str> = config.ports.iter().map(|port| port.interface.as_str()).collect();
         let (ports, longest) = FilePort::open(&names, wait).map_err(StartError)?;
-        let lines = ports.into_iter().map(|port| (Box::new(port) as Box<dyn PortIo>, Arc::default())).collect();
+        let lines = ports.into_iter().map(|port| Box::new(port) as Box<dyn PortIo>).collect();
         Dataplane::start_on(config, lines, longest.max(MIN_FRAME_BUFFER), false)
     }
 
-    /// The same on ports whose other ends are in this process; the interfaces are only names.
+    /// Starts on ports whose other ends are in this process; the interfaces are only names.
     pub fn start_in_memory(config: DataplaneConfig) -> Result<(Dataplane, Events, Vec<MemoryEnd>), StartError> {
         let (lines, ends) = in_memory(&config)?;
         let (dataplane, events) = Dataplane::start_on(config, lines, MIN_FRAME_BUFFER, false)?;
         Ok((dataplane, events, ends))
     }
 
-    /// The same in memory, in virtual time: without threads, and what the packet thread would do is the caller's to do.
+    /// Starts in memory and in virtual time: without threads; the caller does the packet thread's work.
     pub(crate) fn start_in_virtual_time(
         config: DataplaneConfig,
-        longest_frame: usize,
+        max_frame_len: usize,
         now: Arc<AtomicU64>,
     ) -> Result<(Dataplane, Events, Engine, Vec<MemoryEnd>), StartError> {
         let (lines, ends) = in_memory(&config)?;
-        let (dataplane, events, engine, _) = Dataplane::new(config, lines, longest_frame, false, Clock::Set(now))?;
+        let (dataplane, events, engine, _) = Dataplane::new(config, lines, max_frame_len, false, Clock::Set(now))?;
         Ok((dataplane, events, engine, ends))
     }
 
-    /// What a thread looks after that has time, at [`watch::WATCH_INTERVAL`].
+    /// Does the watcher thread's work, due at every [`watch::WATCH_INTERVAL`].
     pub(crate) fn look(&self) {
         watch::look(&self.inner);
     }
@@ -214,13 +206,12 @@ impl Dataplane {
     fn start_on(
         config: DataplaneConfig,
         lines: Lines,
-        longest_frame: usize,
+        max_frame_len: usize,
         watch_interfaces: bool,
     ) -> Result<(Dataplane, Events), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
-        let io_threads = config.io_threads;
         let (dataplane, events, engine, to_do) =
-            Dataplane::new(config, lines, longest_frame, watch_interfaces, Clock::start())?;
+            Dataplane::new(config, lines, max_frame_len, watch_interfaces, Clock::start())?;
         let inner = &dataplane.inner;
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_string()).spawn(body).map_err(|e| fail("thread", e))
@@ -228,7 +219,7 @@ impl Dataplane {
         let packet_thread = spawn("packets", Box::new(move || engine.run()))?;
         let watched = inner.clone();
         let watcher = spawn("watch", Box::new(move || watch::watch(&watched)))?;
-        let sockets = spawn("sockets", Box::new(move || ports::errands(&to_do, io_threads, longest_frame)))?;
+        let sockets = spawn("sockets", Box::new(move || ports::run_blocking_tasks(&to_do)))?;
         inner.threads.lock().unwrap().extend([packet_thread, watcher, sockets]);
         if watch_interfaces {
             let interfaces = watch::Follower::new().map_err(|e| fail("socket", e))?;
@@ -242,39 +233,34 @@ impl Dataplane {
     fn new(
         config: DataplaneConfig,
         lines: Lines,
-        longest_frame: usize,
+        max_frame_len: usize,
         watch_interfaces: bool,
         clock: Clock,
-    ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<Errand>), StartError> {
+    ) -> Result<(Dataplane, Events, Engine, std::sync::mpsc::Receiver<BlockingTask>), StartError> {
         let fail = |what: &str, e: io::Error| StartError(format!("{what}: {e}"));
         let (packet_ins, packet_in_events) = mpsc::channel(MAX_EVENTS);
         let (digests, digest_events) = mpsc::channel(MAX_EVENTS);
         let (notices, notice_events) = mpsc::channel(MAX_EVENTS);
-        let (commands, received) = command::channel().map_err(|e| fail("eventfd", e.into()))?;
+        let (commands, received) = engine_messages::channel().map_err(|e| fail("eventfd", e.into()))?;
 
-        let ports = config.ports.iter().zip(&lines).map(|(port_config, (_, cells))| {
-            let mut port = Port::new(port_config.number, port_config.link.clone(), config.seed);
-            port.cells = cells.clone();
-            port
-        });
+        let ports = config.ports.iter().map(|port| Port::new(port.number, port.link.clone(), config.seed));
         let ports: Vec<Port> = ports.collect();
         let handles = config.ports.iter().zip(&ports).map(|(config, port)| Arc::new(PortHandle::new(config, port)));
         let handles: Vec<Arc<PortHandle>> = handles.collect();
         let in_flight =
-            config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.most_in_flight()).sum::<usize>();
-        let pool = Pool::new(longest_frame, MIN_PACKETS + in_flight);
+            config.ports.iter().filter_map(|port| port.link.as_ref()).map(|link| link.max_in_flight()).sum::<usize>();
+        let pool = Pool::new(max_frame_len, MIN_PACKETS + in_flight);
         let outbox = Outbox { packet_ins, digests };
         let switch = Switch::new(ports, pool, config.cpu_port, config.priority_queues, outbox, config.seed);
         let drops = switch.drops.clone();
         let capture = config.capture.as_deref();
-        let lines =
-            lines.into_iter().zip(&handles).map(|((io, _), handle)| handle.line(io, capture).map_err(StartError));
+        let lines = lines.into_iter().zip(&handles).map(|(io, handle)| handle.line(io, capture).map_err(StartError));
         let lines = lines.collect::<Result<_, StartError>>()?;
-        let (errands, to_do) = std::sync::mpsc::channel();
-        let engine = Engine::new(switch, lines, received, clock.clone(), errands.clone());
+        let (blocking_tasks, to_do) = std::sync::mpsc::channel();
+        let engine = Engine::new(switch, lines, received, clock.clone(), blocking_tasks.clone());
         let inner = Arc::new(Inner {
             commands,
-            longest_frame,
+            max_frame_len,
             packet_outs: Arc::new(Semaphore::new(MAX_EVENTS)),
             store: Mutex::new(None),
             stage: Mutex::new(None),
@@ -283,12 +269,11 @@ impl Dataplane {
             capture: config.capture,
             queues: config.priority_queues,
             interfaces: watch_interfaces,
-            io_threads: config.io_threads,
             drops,
             clock,
             seed: config.seed,
             notices,
-            errands,
+            blocking_tasks,
             stopping: AtomicBool::new(false),
             stop: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|e| fail("eventfd", e.into()))?,
             threads: Mutex::new(Vec::new()),
@@ -303,7 +288,7 @@ impl Dataplane {
         // Fails only when it is readable already, 2^64 times.
         let _ = self.inner.stop.write(1);
         self.inner.commands.send(Command::Stop);
-        let _ = self.inner.errands.send(Errand::End);
+        let _ = self.inner.blocking_tasks.send(BlockingTask::End);
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap());
         for thread in threads {
             thread.thread().unpark();
@@ -324,8 +309,8 @@ impl Dataplane {
             let reason = "this switch has no CPU port, which packet-outs enter by: start it with --cpu-port";
             return Err(UpdateError::FailedPrecondition(reason.into()));
         }
-        if frame.len() > self.inner.longest_frame {
-            let (length, most) = (frame.len(), self.inner.longest_frame);
+        if frame.len() > self.inner.max_frame_len {
+            let (length, most) = (frame.len(), self.inner.max_frame_len);
             return Err(UpdateError::InvalidArgument(format!("a frame of {length} bytes: {most} are the most")));
         }
         let Ok(place) = self.inner.packet_outs.clone().try_acquire_owned() else {
@@ -347,11 +332,6 @@ impl Dataplane {
         self.inner.drops.read()
     }
 
-    /// µs since the start of the switch, the clock of every timestamp that P4 sees.
-    pub fn now_us(&self) -> u64 {
-        self.inner.clock.now() / 1000
-    }
-
     pub(crate) fn clock(&self) -> &Clock {
         &self.inner.clock
     }
@@ -364,8 +344,8 @@ impl PortHandle {
             interface: config.interface.clone(),
             cells: port.cells.clone(),
             up: AtomicBool::new(true),
-            told: AtomicBool::new(true),
-            standing: Mutex::default(),
+            up_in_store: AtomicBool::new(true),
+            oper_status: Mutex::default(),
             mtu: AtomicUsize::new(mtu(&config.interface).unwrap_or(0)),
             failed: Arc::default(),
             interface_index: AtomicI32::new(0),
@@ -383,7 +363,7 @@ impl PortHandle {
         }
     }
 
-    /// What the packet thread gets of the port.
+    /// Returns the packet thread's part of the port.
     fn line(&self, io: Box<dyn PortIo>, capture: Option<&Path>) -> Result<Line, String> {
         let create = |directory| Capture::create(directory, &self.interface);
         Ok(Line {
@@ -411,13 +391,13 @@ impl Inner {
     }
 }
 
-/// Who holds one of our locks checks before it changes anything: a panic leaves all whole.
+/// Locks a mutex, also a poisoned one: its holders check before they change anything, so a panic leaves all whole.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What carries a port's frames, and where it is counted.
-type Lines = Vec<(Box<dyn PortIo>, Arc<PortCells>)>;
+/// I/O of each port.
+type Lines = Vec<Box<dyn PortIo>>;
 
 /// Ports whose other ends are in this process.
 fn in_memory(config: &DataplaneConfig) -> Result<(Lines, Vec<MemoryEnd>), StartError> {
@@ -425,23 +405,15 @@ fn in_memory(config: &DataplaneConfig) -> Result<(Lines, Vec<MemoryEnd>), StartE
     let mut ends = Vec::new();
     for port in &config.ports {
         let (line, end) = MemoryPort::pair().map_err(|e| StartError(format!("port {}: {e}", port.number)))?;
-        lines.push((Box::new(line), Arc::default()));
+        lines.push(Box::new(line));
         ends.push(end);
     }
     Ok((lines, ends))
 }
 
-/// Opens an interface for a port, with as many threads of its own.
-fn open_interface(
-    interface: &str,
-    threads: usize,
-    longest_frame: usize,
-    cells: &Arc<PortCells>,
-) -> io::Result<Box<dyn PortIo>> {
-    match threads {
-        0 => Ok(Box::new(PacketPort::open(interface)?)),
-        _ => Ok(Box::new(LanedPort::open(interface, threads, longest_frame, cells)?)),
-    }
+/// Opens an interface for a port.
+fn open_interface(interface: &str) -> io::Result<Box<dyn PortIo>> {
+    Ok(Box::new(PacketPort::open(interface)?))
 }
 
 /// Names the mend for what goes wrong when an interface is opened.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch is made of, as options say it: ports, links, queues, CPU port, seed. The same words on the command line
+//! Options that define a switch: ports, links, queues, CPU port, seed. The same words serve the command line
 //! and for who embeds a switch.
 
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use clap::{Args, Parser};
 
 use crate::control::{LinkConfig, PortConfig, PortNumber, QueueConfig};
 use crate::link::MAX_WEIGHT;
-use crate::trace::Trace;
+use crate::link_trace::Trace;
 
 #[derive(Args, Clone, Debug)]
 pub struct DeviceOptions {
@@ -39,13 +39,14 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_queues)]
     pub priority_queues: usize,
 
-    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if missing
+    /// Seed of loss, jitter, P4's random numbers and the tables' hashes, to repeat a run; another one each time if
+    /// missing
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
 impl DeviceOptions {
-    /// From words such as `-i`, `1@radio`, `--link`, `1:rate=14mbit`.
+    /// Parses words such as `-i`, `1@radio`, `--link`, `1:rate=14mbit`.
     pub fn from_words<S: AsRef<str>>(words: &[S]) -> Result<DeviceOptions, String> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why packets ended without leaving through a port, counted for the whole switch. What a port loses by itself (full
-//! queues, the link model's loss, an interface that refuses) is counted with the port: [`crate::port::PortStats`].
+//! Reasons for which packets ended without leaving through a port, counted for the whole switch. What a port loses by
+//! itself (full queues, the link model's loss, an interface that refuses) is counted with the port:
+//! [`crate::port::PortStats`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +14,7 @@ macro_rules! reasons {
             $(pub $reason: AtomicU64,)+
         }
 
-        /// Packets by the reason why they went nowhere, counted since the start of the switch.
+        /// Packets that went nowhere by their reasons, counted since the start of the switch.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Drops {
             $($(#[doc = $text])+ pub $reason: u64,)+
@@ -26,7 +27,7 @@ macro_rules! reasons {
         }
 
         impl Drops {
-            /// Of the reasons, in their order.
+            /// Names of the reasons, in their order.
             pub const NAMES: &[&str] = &[$($name,)+];
 
             /// Name, count and meaning of each reason, in a fixed order.
@@ -38,31 +39,31 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// There was no program yet.
+    /// No program was loaded yet.
     no_pipeline = "no-pipeline",
     /// The program dropped it in ingress (`mark_to_drop`, or a failed `assert` or `assume`).
     ingress = "ingress",
     /// The program dropped it in egress.
     egress = "egress",
-    /// Its multicast group does not exist or has no replica.
+    /// Multicast group that does not exist or has no replica.
     no_multicast_group = "no-multicast-group",
     /// A clone: its session does not exist.
     no_clone_session = "no-clone-session",
-    /// No port of the switch has the number of its egress port.
+    /// Egress port that the switch does not have.
     no_port = "no-port",
-    /// Its priority is that of no queue.
+    /// Priority without a queue.
     no_queue = "no-queue",
-    /// As many packets were in flight as memory is set aside for.
+    /// Full memory: as many packets were in flight as it is set aside for.
     no_buffer = "no-buffer",
-    /// As many copies and packets on their way back to ingress waited as may.
+    /// Full memory of copies and packets on their way back to ingress.
     replication_limit = "replication-limit",
     /// The frame with its new headers was longer than a buffer.
     no_headroom = "no-headroom",
-    /// It waited in a queue when the pipeline was replaced.
+    /// Wait in a queue while the pipeline was replaced.
     pipeline_replaced = "pipeline-replaced",
-    /// It waited in a queue of a port that was removed.
+    /// Wait in a queue of a port that was removed.
     port_removed = "port-removed",
-    /// It came in by a port that is not enabled.
+    /// Ingress port that is not enabled.
     port_disabled = "port-disabled",
     /// A packet-in that the control plane did not fetch in time.
     packet_in_overflow = "packet-in-overflow",

@@ -14,17 +14,17 @@ use nix::sys::signal::SigSet;
 use nix::sys::time::TimeSpec;
 use tokio::sync::oneshot;
 
-use crate::change::{Change, whole};
-use crate::command::{CHANGES_PER_TURN, Command, Line, Receiver};
-use crate::port::{BATCH, Capture, PortCells, PortIo, PortNumber, bytes_of, count, count_shared, send_all};
+use crate::dataplane_ops::{Change, whole};
+use crate::engine_messages::{CHANGES_PER_TURN, Command, Line, Receiver};
+use crate::port::{BATCH, Capture, PortIo, PortNumber, bytes_of, count, send_all};
 use crate::state::frame::Packet;
-use crate::store::Carried;
+use crate::store::MovedCounts;
 use crate::throttle::Throttle;
 use crate::v1model::Switch;
 
-/// How often the kernel is asked what it dropped.
+/// Interval at which the kernel is asked what it dropped.
 const MISSED_INTERVAL_NS: u64 = 100_000_000;
-/// How long to wait for memory at most.
+/// Time to wait for memory at most.
 const STARVED_INTERVAL_NS: u64 = 1_000_000;
 
 /// The clock of the switch: ns since its start.
@@ -69,17 +69,15 @@ fn write_capture(capture: &mut Option<Capture>, interface: &str, sent: bool, pac
     }
 }
 
-/// What is done by a thread of its own, as the kernel lets one wait for it.
-pub enum Errand {
+/// Work for a thread of its own, as the kernel may take long for it.
+pub enum BlockingTask {
     Close(Box<dyn PortIo>),
-    /// Opens an interface for a port that will count in `cells`.
     Open {
         interface: String,
-        cells: Arc<PortCells>,
         done: oneshot::Sender<io::Result<Box<dyn PortIo>>>,
     },
     /// Answered when all before it is done.
-    Tell(oneshot::Sender<()>),
+    Notify(oneshot::Sender<()>),
     End,
 }
 
@@ -87,7 +85,7 @@ pub struct Engine {
     switch: Switch,
     /// One for each port of the switch.
     lines: Vec<Line>,
-    /// Of each: there may be something to receive.
+    /// For each port: there may be something to receive.
     readable: Vec<bool>,
     commands: Receiver,
     /// The commands that are being carried out.
@@ -95,12 +93,12 @@ pub struct Engine {
     /// To receive into.
     received: Vec<Box<Packet>>,
     clock: Clock,
-    errands: mpsc::Sender<Errand>,
-    /// Of what packets make it log.
+    blocking_tasks: mpsc::Sender<BlockingTask>,
+    /// Limit of what packets make it log.
     throttle: Throttle,
 }
 
-/// What a turn's look at the commands found.
+/// State of the commands after a turn.
 #[derive(PartialEq)]
 enum Commands {
     /// All are carried out.
@@ -120,17 +118,17 @@ struct Batch {
 }
 
 impl Engine {
-    /// `errands` takes what is to be closed.
+    /// `blocking_tasks` takes what is to be closed.
     pub fn new(
         switch: Switch,
         lines: Vec<Line>,
         commands: Receiver,
         clock: Clock,
-        errands: mpsc::Sender<Errand>,
+        blocking_tasks: mpsc::Sender<BlockingTask>,
     ) -> Engine {
         let readable = vec![true; lines.len()];
         let (batch, received, throttle) = (None, Vec::with_capacity(BATCH), Throttle::default());
-        Engine { switch, lines, readable, commands, batch, received, clock, errands, throttle }
+        Engine { switch, lines, readable, commands, batch, received, clock, blocking_tasks, throttle }
     }
 
     /// Runs until [`Command::Stop`].
@@ -176,7 +174,7 @@ impl Engine {
         commands
     }
 
-    /// All that can be done at this time, for who sets the clock.
+    /// Does all that can be done at this time, for a caller that sets the clock.
     pub fn settle(&mut self) {
         let now = self.clock.now();
         while self.turn(now) == Commands::More || self.switch.is_pending() {}
@@ -188,7 +186,7 @@ impl Engine {
         self.switch.index(port).is_some_and(|index| self.switch.allow(index, packets, now))
     }
 
-    /// When there is something to do next.
+    /// Returns when there is something to do next.
     pub fn deadline(&self) -> Option<u64> {
         self.switch.deadline()
     }
@@ -209,7 +207,7 @@ impl Engine {
                 if number < rest {
                     self.batch = Some(begun);
                 } else {
-                    // Whoever asked may have gone; here and below.
+                    // The caller may have gone; here and below.
                     let _ = begun.done.send(begun.changes);
                 }
             }
@@ -220,11 +218,11 @@ impl Engine {
                 Some(Command::Changes { changes, at_once, done }) => {
                     self.batch = Some(Batch { changes, next: 0, at_once, done });
                 }
-                Some(Command::Commit { machine, changes, carried, done }) => {
-                    // What should have left by now does; here and below.
+                Some(Command::Commit { machine, changes, moved_counts, done }) => {
+                    // Packets that should have left by now do; here and below.
                     self.switch.serve(now);
                     let old = self.switch.commit(machine);
-                    carried.iter().for_each(Carried::copy);
+                    moved_counts.iter().for_each(MovedCounts::copy);
                     for mut change in changes {
                         self.switch.apply(&mut change, now);
                     }
@@ -281,7 +279,7 @@ impl Engine {
     fn close(&self, io: Option<Box<dyn PortIo>>) {
         if let Some(io) = io {
             // Without a receiver it is closed here: the switch ends.
-            let _ = self.errands.send(Errand::Close(io));
+            let _ = self.blocking_tasks.send(BlockingTask::Close(io));
         }
     }
 
@@ -326,7 +324,7 @@ impl Engine {
             count(&self.switch.drops.port_disabled, got.packets as u64);
             return true;
         }
-        // What the queues owe until now has to leave before something new joins them.
+        // Packets that the queues owe until now have to leave before new ones join them.
         let now = self.clock.now();
         self.switch.serve(now);
         let number = self.switch.ports[port].number;
@@ -365,22 +363,14 @@ impl Engine {
         self.switch.send(|index, port| {
             let Line { io, capture, interface, enabled, .. } = &mut lines[index];
             let refused = match io.as_mut().filter(|_| *enabled) {
-                Some(io) => {
-                    let takes_over = io.takes_over();
-                    if takes_over {
-                        write_capture(capture, interface, true, &port.output);
-                    }
-                    send_all(io.as_mut(), interface, &mut port.output, |sent| {
-                        if !takes_over {
-                            count(&port.cells.tx_packets, sent.len() as u64);
-                            count(&port.cells.tx_bytes, bytes_of(sent));
-                            write_capture(capture, interface, true, sent);
-                        }
-                    })
-                }
+                Some(io) => send_all(io.as_mut(), interface, &mut port.output, |sent| {
+                    count(&port.cells.tx_packets, sent.len() as u64);
+                    count(&port.cells.tx_bytes, bytes_of(sent));
+                    write_capture(capture, interface, true, sent);
+                }),
                 None => port.output.len(),
             };
-            count_shared(&port.cells.tx_errors, refused as u64);
+            count(&port.cells.tx_errors, refused as u64);
         });
     }
 
@@ -392,8 +382,8 @@ impl Engine {
         }
     }
 
-    /// Sleeps until there is something to do; sees which ports have frames. `starved`: there is no memory to receive them.
-    /// `fds`: empty memory, which it gives back.
+    /// Sleeps until there is something to do; sees which ports have frames. `starved`: there is no memory to receive
+    /// them. `fds`: empty memory, which it gives back.
     fn wait(&mut self, busy: bool, starved: bool, fds: Vec<PollFd<'static>>) -> Vec<PollFd<'static>> {
         let now = self.clock.now();
         let longest = Duration::from_nanos(if starved { STARVED_INTERVAL_NS } else { MISSED_INTERVAL_NS });
@@ -427,7 +417,7 @@ impl Engine {
         }
         let mut of_ports = fds[1..].iter();
         for (line, readable) in lines.iter().zip(readable) {
-            // Who could not be asked is, next time.
+            // A port that could not be polled now is at the next turn.
             *readable = starved || receives(line) && of_ports.next().is_some_and(has_events);
         }
         emptied(fds)

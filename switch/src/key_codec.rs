@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::program::{EntryKey, KeyField, MatchKind, Value};
 use crate::state::code::{KeyPlace, TableCode};
 use crate::state::table::RowShape;
-use crate::update::UpdateError;
+use crate::write_api::UpdateError;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::link_trace::{Player, Trace};
 use crate::scheduler::{Bucket, Scheduler, highest, members};
 pub use crate::scheduler::{MAX_WEIGHT, QUEUES, QueueConfig};
-use crate::trace::{Player, Trace};
 
-/// How much time that passed unseen is made up for: longer pauses of this process stay pauses of the link.
+/// Time that passed unseen and is made up for: longer pauses of this process stay pauses of the link.
 const CATCH_UP_NS: u64 = 20_000_000;
 
 const DEFAULT_LIMIT: u32 = 1000;
@@ -27,8 +27,8 @@ const DEFAULT_LIMIT: u32 = 1000;
 /// Bytes of the shortest frame, and how many of them on a long fast wire memory is set aside for.
 const MIN_FRAME: u128 = 60;
 const MAX_ON_THE_WIRE: u128 = 16_384;
-/// What is on any wire: the frame that is being sent, and with a burst those that are sent at once.
-const FEWEST_ON_THE_WIRE: u128 = 2;
+/// Packets on any wire: the frame that is being sent, and with a burst those that are sent at once.
+const MIN_ON_THE_WIRE: u128 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
@@ -72,13 +72,13 @@ impl Default for LinkConfig {
 
 impl LinkConfig {
     /// Packets that queues and wire may hold at once.
-    pub fn most_in_flight(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         let flight_ns = (self.delay_ns + self.jitter_ns) as u128;
         let on_the_wire = match self.rate {
             Some(rate) => {
                 rate as u128 * flight_ns / (8 * MIN_FRAME * 1_000_000_000)
                     + self.burst as u128 / MIN_FRAME
-                    + FEWEST_ON_THE_WIRE
+                    + MIN_ON_THE_WIRE
             }
             None if flight_ns > 0 || self.trace.is_some() => MAX_ON_THE_WIRE,
             None => 0,
@@ -125,7 +125,7 @@ pub struct Dequeued<T> {
     /// As it was enqueued.
     pub bytes: u32,
     pub enqueued: u64,
-    /// When its transmission starts; never later than the time of the call.
+    /// Start of its transmission (ns); never later than the time of the call.
     pub start: u64,
     /// Packets that stay in its queue.
     pub depth: usize,
@@ -138,8 +138,8 @@ pub struct Link<T> {
     waiting: u8,
     packets: usize,
     bytes: u64,
-    /// See [`LinkConfig::most_in_flight`].
-    most_in_flight: usize,
+    /// See [`LinkConfig::max_in_flight`].
+    max_in_flight: usize,
     scheduler: Scheduler,
     /// With a trace, `free_at` is the next opportunity.
     wire: Bucket,
@@ -165,7 +165,7 @@ impl<T> Link<T> {
             waiting: 0,
             packets: 0,
             bytes: 0,
-            most_in_flight: 0,
+            max_in_flight: 0,
             scheduler: Scheduler::default(),
             wire: Bucket::free_from(player.as_ref().map_or(0, Player::at)),
             player,
@@ -184,7 +184,8 @@ impl<T> Link<T> {
         &self.config
     }
 
-    /// Another configuration from now on, but for the trace, which stays. What waits or flies is kept, in its order.
+    /// Changes the configuration from now on, but for the trace, which stays. What waits or flies is kept, in its
+    /// order.
     pub fn configure(&mut self, config: LinkConfig) {
         for (queue, config) in self.queues.iter_mut().zip(&config.queues) {
             queue.limit_packets = config.limit_packets.map_or(usize::MAX, |limit| limit as usize);
@@ -192,7 +193,7 @@ impl<T> Link<T> {
         }
         self.wire.set(config.rate, config.burst);
         self.scheduler.set(&config.queues);
-        self.most_in_flight = config.most_in_flight();
+        self.max_in_flight = config.max_in_flight();
         self.config = config;
     }
 
@@ -230,12 +231,12 @@ impl<T> Link<T> {
         self.packets + self.flying.len()
     }
 
-    /// Whether the port takes so many bytes more, when of its packets and bytes these are gone. A link that holds as many
-    /// packets as memory is set aside for is full, too: a long wire takes none of other ports'.
+    /// Returns true if the port takes so many bytes more, when of its packets and bytes these are gone. A link that
+    /// holds as many packets as memory is set aside for is full, too: a long wire takes none of other ports'.
     fn has_room(&self, bytes: u32, gone: (usize, u64)) -> bool {
         let packets = self.packets - gone.0;
         packets < self.config.limit_packets as usize
-            && packets + self.flying.len() < self.most_in_flight
+            && packets + self.flying.len() < self.max_in_flight
             && self.config.limit_bytes.is_none_or(|limit| self.bytes - gone.1 + bytes as u64 <= limit)
     }
 
@@ -253,8 +254,8 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Makes room for a packet that was given back: what would leave last goes, one by one, until
-    /// [`Link::enqueue`] takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
+    /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
+    /// takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let behind = self.scheduler.behind(queue) & self.waiting;
         if behind == 0 || !self.queues[queue].has_room(bytes) {
@@ -364,7 +365,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// When there is something to do next.
+    /// Returns when there is something to do next (ns).
     pub fn deadline(&self) -> Option<u64> {
         let start = (self.waiting != 0 && self.allowed != Some(0)).then(|| match self.scheduler.is_plain() {
             true => self.wire.free_at,
@@ -447,7 +448,7 @@ mod tests {
     fn a_wire_holds_no_more_than_memory_is_set_aside_for() {
         for rate in [None, Some(100_000_000_000)] {
             let config = LinkConfig { rate, delay_ns: 60_000_000_000, ..Default::default() };
-            let most = config.most_in_flight();
+            let most = config.max_in_flight();
             let mut link = link(config);
             let mut taken = 0;
             for item in 0..100_000 {
@@ -456,7 +457,7 @@ mod tests {
                 serve(&mut link, now, 60);
             }
             assert_eq!((taken, link.in_flight()), (most, most));
-            // What has arrived makes room.
+            // Packets that have arrived make room.
             let now = link.deadline().unwrap();
             assert!(link.enqueue(now, 0, 60, 0).is_err());
             assert!(link.arrived(now).is_some() && link.enqueue(now, 0, 60, 0).is_ok());
@@ -471,7 +472,7 @@ mod tests {
         assert_eq!(serve(&mut link, 1_000, 100), [(0, 1_000), (1, 1_000)]);
         while link.arrived(1_000).is_some() {}
         assert_eq!((link.depth(0), link.deadline()), (3, None));
-        // What is sent then started then, and not when it could have.
+        // A packet that is sent then started then, and not when it could have.
         link.allow(70_000_000, 1);
         assert_eq!(serve(&mut link, 70_000_000, 100), [(2, 70_000_000)]);
         link.allow(71_000_000, 0);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine: a loaded program with the state that it runs on, for one packet at a time. It knows nothing of ports; time
-//! is an argument.
+//! The machine: a loaded program with the state that it runs on, for one packet at a time. It knows nothing of ports;
+//! time is an argument.
 
 use std::sync::Arc;
 
 use crate::jit::Native;
 use crate::program::{MeterUnit, Program, Value};
-use crate::state::code::{Code, Place, TableCode};
+use crate::state::code::{Code, FieldRef, TableCode};
 use crate::state::frame::Frame;
 use crate::state::hash::read;
 use crate::state::register::RegisterArray;
@@ -52,8 +52,8 @@ impl Shared {
     }
 }
 
-/// A program and the state that it runs on. Native code relies on the state being as [`Machine::new`] has made it, and on
-/// frames staying those that were parsed: nobody outside reaches them.
+/// A program and the state that it runs on. Native code relies on the state being as [`Machine::new`] has made it, and
+/// on frames staying those that were parsed: nobody outside reaches them.
 pub struct Machine {
     pub(crate) code: Arc<Code>,
     native: Arc<Native>,
@@ -61,8 +61,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `seed` is that of P4's `random`. Panics if `shared` was made for a program of other tables or arrays: native code
-    /// takes their number and sizes for granted.
+    /// `seed` is that of P4's `random`. Panics if `shared` was made for a program of other tables or arrays: native
+    /// code takes their number and sizes for granted.
     pub fn new(program: &Program, shared: Arc<Shared>, seed: u64) -> Machine {
         let code = program.code.clone();
         assert!(shared.fits(program), "the shared state is another program's");
@@ -105,11 +105,11 @@ impl Machine {
         self.code.digests[digest].iter().map(|place| read(*place, &self.state.regs))
     }
 
-    pub(crate) fn get(&self, place: Place) -> u64 {
+    pub(crate) fn get(&self, place: FieldRef) -> u64 {
         self.state.get(place)
     }
 
-    pub(crate) fn set(&mut self, place: Place, value: u64) {
+    pub(crate) fn set(&mut self, place: FieldRef, value: u64) {
         self.state.set(place, value);
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is at the other end of a connection, and what it may do.
+//! The client at the other end of a connection, and its rights.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use tonic::Status;
 use tonic::codegen::http::Extensions;
 
-/// What a client may do. Who may do anything may read.
+/// Rights of a client. A client with any right may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     reads: bool,
@@ -22,7 +22,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Of everybody, as long as nobody says otherwise.
+    /// Rights of every client, unless certificates restrict them.
     pub fn all() -> Rights {
         Rights { reads: true, any_role: true, roles: BTreeSet::new(), sets: true }
     }
@@ -35,7 +35,7 @@ impl Rights {
     }
 }
 
-/// What the certificates with a name allow: `NAME=RIGHT[,RIGHT...]`, or `NAME=` for nothing; the name `*` is that of
+/// Rights of the certificates with a name: `NAME=RIGHT[,RIGHT...]`, or `NAME=` for nothing; the name `*` is that of
 /// every certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
@@ -66,7 +66,7 @@ impl FromStr for Allowed {
     }
 }
 
-/// What a certificate with these names allows; all, where nothing is said of any.
+/// Returns the rights of a certificate with these names; all rights, where nothing is said of any.
 pub fn rights(allowed: &[Allowed], names: &[String]) -> Rights {
     if allowed.is_empty() {
         return Rights::all();
@@ -81,7 +81,7 @@ pub fn rights(allowed: &[Allowed], names: &[String]) -> Rights {
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
-    /// Those that its certificate shows.
+    /// Names that its certificate shows.
     pub names: Arc<[String]>,
     pub rights: Arc<Rights>,
     /// Bytes of its requests that are under way.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was written to an action profile. Members and groups have ids of the client's and slots that are given out
-//! here; one-shot groups have slots only.
+//! Members and groups of an action profile, as written. Members and groups have ids of the client's and slots that are
+//! given out here; one-shot groups have slots only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::port::PortNumber;
 use crate::program::{ActionCall, ProfileInfo};
 use crate::state::profile::GROUP;
-use crate::update::{ProfileGroup, UpdateError, WeightedCall};
+use crate::write_api::{ProfileGroup, UpdateError, WeightedCall};
 
-/// Of a member of a group whose size counts members.
-const MOST_WEIGHT: u32 = 4096;
+/// Weight of a member of a group whose size counts members, at most.
+const MAX_WEIGHT: u32 = 4096;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
@@ -60,7 +60,7 @@ impl Slots {
 }
 
 pub struct ProfileStore {
-    /// Of the profile.
+    /// Index of the profile.
     index: usize,
     name: String,
     size: usize,
@@ -70,9 +70,9 @@ pub struct ProfileStore {
     groups: BTreeMap<u32, Group>,
     member_slots: Slots,
     group_slots: Slots,
-    /// Of every group, by slot.
+    /// Members of every group, by slot.
     choices: HashMap<u32, Vec<Choice>>,
-    /// What they take of the profile's size.
+    /// Part of the profile's size that they take.
     taken: usize,
     /// One-shot groups, which may be empty, and their members.
     shots: usize,
@@ -190,7 +190,7 @@ impl ProfileStore {
         }
     }
 
-    /// What the group's members are, and that they are as they should be.
+    /// Checks the group's members and resolves them.
     fn choose(&self, value: &ProfileGroup) -> Result<Vec<Choice>> {
         if !self.has_selector {
             return invalid(format!("action profile `{}` has no selector and so no groups", self.name));
@@ -211,20 +211,20 @@ impl ProfileStore {
         Ok(choices)
     }
 
-    /// What all groups but one take.
+    /// Returns the size that all groups but one take.
     fn taken_beside(&self, slot: Option<u32>) -> usize {
         self.taken - slot.and_then(|slot| self.choices.get(&slot)).map_or(0, |choices| self.size_of(choices))
     }
 
     /// Weights that no size bounds take memory all the same.
     fn check_weight(&self, weight: u32) -> Result<()> {
-        match self.counts_members && weight > MOST_WEIGHT {
-            true => Err(UpdateError::ResourceExhausted(format!("a weight of {weight}: {MOST_WEIGHT} is the most"))),
+        match self.counts_members && weight > MAX_WEIGHT {
+            true => Err(UpdateError::ResourceExhausted(format!("a weight of {weight}: {MAX_WEIGHT} is the most"))),
             false => Ok(()),
         }
     }
 
-    /// What a group takes of its size and of the profile's.
+    /// Returns the part of its size and of the profile's that a group takes.
     fn size_of(&self, choices: &[Choice]) -> usize {
         match self.counts_members {
             true => choices.len(),
@@ -337,7 +337,7 @@ impl ProfileStore {
         }
     }
 
-    /// What an entry holds that names the member; counts the use.
+    /// Returns the reference of an entry to the member, and counts the use.
     pub fn use_member(&mut self, id: u32) -> Result<u64> {
         let missing = self.no_member(id);
         let member = self.members.get_mut(&id).ok_or(missing)?;
@@ -408,8 +408,8 @@ impl ProfileStore {
         self.member_slots.free.extend(shot.members.iter().rev());
     }
 
-    /// All entries of the profile's tables are one-shot, and then there is nothing else in it, or none is (P4Runtime 1.4,
-    /// 9.2.3): whether it has members or groups of the clients.
+    /// All entries of the profile's tables are one-shot, and then there is nothing else in it, or none is (P4Runtime
+    /// 1.4, 9.2.3): whether it has members or groups of the clients.
     pub fn has_members(&self) -> bool {
         !self.members.is_empty() || !self.groups.is_empty()
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A loaded program: what the control plane may ask about it, and the code that the packet thread runs; `loader` makes it.
+//! A loaded program: what the control plane may ask about it, and the code that the packet thread runs; `loader` makes
+//! it.
 //!
 //! Names are the fully qualified ones of the BMv2 JSON, which are those of the P4Info (`Preamble.name`).
 
@@ -141,7 +142,7 @@ pub struct ProfileInfo {
     pub has_selector: bool,
     /// Sizes count the members of groups, not their weights. What the control plane says; the JSON does not.
     pub counts_members: bool,
-    /// Of one of its tables; those of the others have the same names in the same order.
+    /// Actions of one of its tables; those of the others have the same names in the same order.
     pub actions: Vec<ActionId>,
 }
 
@@ -178,7 +179,7 @@ pub enum KeyField {
     Optional(Option<Value>),
 }
 
-/// What identifies an entry within its table.
+/// Identity of an entry within its table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryKey {
     /// In the order of the table's key.
@@ -194,7 +195,7 @@ pub struct ActionCall {
     pub params: Vec<Value>,
 }
 
-/// Why a program was refused: the construct and its place in the source, when the compiler told it.
+/// Refusal of a program: the construct and its place in the source, when the compiler told it.
 #[derive(Clone, Debug, Error)]
 pub struct LoadError {
     /// Such as ``table `ingress.flows` (ap.p4:120)``.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides which of a port's queues sends next: strict priority (7 first), then deficit round robin by weight over
+//! Scheduler of a port's queues: strict priority (7 first), then deficit round robin by weight over
 //! what that leaves, each queue within its own rate. Pure: time is an argument, in ns.
 //!
-//! Deficit round robin: Shreedhar, Varghese, Efficient Fair Queueing using Deficit Round-Robin, SIGCOMM 1995, in the form
-//! that overdraws: a queue sends while it has credit and pays what the packet took on the wire, which is known only
-//! after egress.
+//! Deficit round robin: Shreedhar, Varghese, Efficient Fair Queueing using Deficit Round-Robin, SIGCOMM 1995, in the
+//! form that overdraws: a queue sends while it has credit and pays what the packet took on the wire, which is known
+//! only after egress.
 
 pub const QUEUES: usize = 8;
 
@@ -30,7 +30,7 @@ pub struct QueueConfig {
 pub struct Bucket {
     rate: Option<u64>,
     burst_ns: u64,
-    /// When all that was sent is paid for.
+    /// Time at which all that was sent is paid for (ns).
     pub free_at: u64,
     remainder: u64,
 }
@@ -48,7 +48,7 @@ impl Bucket {
         self.remainder = 0;
     }
 
-    /// Nothing was sent up to `time`: of what could have been, no more than the burst is left.
+    /// Idles up to `time`: of what could have been sent, no more than the burst is left.
     pub fn idle_until(&mut self, time: u64) {
         let earliest = time.saturating_sub(self.burst_ns);
         if earliest > self.free_at {
@@ -76,7 +76,7 @@ pub struct Scheduler {
     /// Bytes that a queue gets per round, and that it may still send; negative: that it owes.
     quantum: [i64; QUEUES],
     credit: [i64; QUEUES],
-    /// Whose turn it is among the weighted.
+    /// Queue whose turn it is among the weighted.
     turn: usize,
 }
 
@@ -93,13 +93,13 @@ impl Scheduler {
         }
     }
 
-    /// Nothing but strict priority: the first queue that is not empty is next.
+    /// Returns true if there is strict priority alone: the first queue that is not empty is next.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.weighted | self.limited == 0
     }
 
-    /// When the queue's rate lets it send.
+    /// Returns when the queue's rate lets it send (ns).
     pub fn ready_at(&self, queue: usize) -> u64 {
         if self.limited & 1 << queue == 0 { 0 } else { self.buckets[queue].free_at }
     }
@@ -132,7 +132,7 @@ impl Scheduler {
             if ready & set != 0 {
                 *credit += self.quantum[self.turn];
             } else if waiting & set == 0 {
-                // Who has nothing to send saves nothing up.
+                // An empty queue saves nothing up.
                 *credit = (*credit).min(0);
             }
         }

@@ -2,9 +2,9 @@
 //! The switch in virtual time, for simulators: the same ports, queues, program and P4Runtime server, in the thread of
 //! whoever calls, who also says what time it is.
 //!
-//! Time stands unless [`Simulation::advance`] moves it, and what was asked for is done when the call returns. So the same
-//! calls give the same bytes on whatever machine: loss, jitter, P4's `random` and the tables' hashes follow from the seed.
-//! Messages of P4Runtime go in and out as protobuf writes them.
+//! Time stands unless [`Simulation::advance`] moves it, and what was asked for is done when the call returns. So the
+//! same calls give the same bytes on whatever machine: loss, jitter, P4's `random` and the tables' hashes follow from
+//! the seed. Messages of P4Runtime go in and out as protobuf writes them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -23,8 +23,8 @@ pub use crate::p4rt::local::Method;
 use crate::p4rt::local::{Local, status_bytes};
 
 /// Bytes of the longest frame.
-pub const LONGEST_FRAME: usize = 9216;
-/// How often entries are looked at for their age.
+pub const MAX_FRAME_LEN: usize = 9216;
+/// Interval at which entries are checked for their age.
 const LOOK_NS: u64 = WATCH_INTERVAL.as_nanos() as u64;
 
 /// A frame that a port sent.
@@ -62,13 +62,13 @@ pub struct Simulation {
     /// The far ends of the ports.
     ends: Vec<(PortNumber, MemoryEnd)>,
     sent: VecDeque<Sent>,
-    /// When it is next looked for entries that have grown old.
+    /// Time of the next check for idle entries.
     look_at: u64,
 }
 
 impl Simulation {
-    /// A switch without a program, at time 0. The interfaces are only names. Without a seed it is 1. The error is one line
-    /// that names the thing and the mend.
+    /// A switch without a program, at time 0. The interfaces are only names. Without a seed it is 1. The error is one
+    /// line that names the thing and the mend.
     pub fn new(options: &DeviceOptions) -> Result<Simulation, String> {
         let config = DataplaneConfig {
             ports: options.ports()?,
@@ -76,11 +76,10 @@ impl Simulation {
             priority_queues: options.priority_queues,
             seed: options.seed.unwrap_or(1),
             capture: None,
-            io_threads: 0,
         };
         let numbers: Vec<PortNumber> = config.ports.iter().map(|port| port.number).collect();
         let now = Arc::new(AtomicU64::new(0));
-        let started = Dataplane::start_in_virtual_time(config, LONGEST_FRAME, now.clone());
+        let started = Dataplane::start_in_virtual_time(config, MAX_FRAME_LEN, now.clone());
         let (dataplane, events, engine, ends) = started.map_err(|e| e.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
@@ -95,7 +94,7 @@ impl Simulation {
         self.now.load(Relaxed)
     }
 
-    /// When it has something to do next, in ns: to be advanced to by then. Now, if that is already over.
+    /// Returns when it has something to do next, in ns: to be advanced to by then. Now, if that is already over.
     pub fn deadline(&self) -> u64 {
         let lists = self.server.deadline().map(|at| at.as_nanos() as u64);
         let next = [self.engine.deadline(), lists].into_iter().flatten().fold(self.look_at, u64::min);
@@ -109,7 +108,7 @@ impl Simulation {
             return Err(format!("time cannot go back from {now} to {to} ns"));
         }
         loop {
-            // What was due now is done.
+            // Everything due by now is done.
             let at = self.deadline().max(self.now() + 1);
             if at >= to {
                 break;
@@ -148,8 +147,8 @@ impl Simulation {
     /// A frame arrives at a port, now.
     pub fn receive(&mut self, port: PortNumber, frame: &[u8]) -> Result<(), String> {
         let end = self.end(port)?;
-        if frame.len() > LONGEST_FRAME {
-            return Err(format!("a frame of {} bytes: {LONGEST_FRAME} are the most", frame.len()));
+        if frame.len() > MAX_FRAME_LEN {
+            return Err(format!("a frame of {} bytes: {MAX_FRAME_LEN} are the most", frame.len()));
         }
         end.send(frame);
         self.engine.settle();
@@ -167,7 +166,7 @@ impl Simulation {
         }
     }
 
-    /// What is behind a port takes so many frames more from now on: a device with a short queue of its own. Frames that
+    /// Lets the device behind a port, with a short queue of its own, take so many frames more from now on. Frames that
     /// it does not take wait in the port's queues, which a link holds. A port of which this was never said sends what
     /// it can.
     pub fn allow(&mut self, port: PortNumber, frames: u32) -> Result<(), String> {

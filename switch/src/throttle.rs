@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often what packets cause is written to the log.
+//! Rate limit of log messages that packets cause.
 
 /// Lines a second, at most.
 pub const LINES: u32 = 100;
@@ -8,14 +8,15 @@ const SECOND: u64 = 1_000_000_000;
 /// Lets [`LINES`] lines through in each second, and remembers how many it did not.
 #[derive(Default, Debug)]
 pub struct Throttle {
-    /// When the next second begins (ns).
+    /// Start of the next second (ns).
     until: u64,
     left: u32,
     silent: u64,
 }
 
 impl Throttle {
-    /// At `now` (ns): `None`: the line is not to be written; otherwise how many before it were not.
+    /// Passes a line at `now` (ns): `None`: it is not to be written; otherwise the number of lines before it that were
+    /// not.
     #[inline]
     pub fn pass(&mut self, now: u64) -> Option<u64> {
         if now >= self.until {
@@ -29,7 +30,8 @@ impl Throttle {
         Some(std::mem::take(&mut self.silent))
     }
 
-    /// As [`Throttle::pass`]; the log is told of the lines that were not written. True: write this one.
+    /// Passes a line as [`Throttle::pass`] does, and logs the number of lines that were not written. True: write this
+    /// one.
     pub fn allows(&mut self, now: u64) -> bool {
         match self.pass(now) {
             None => false,

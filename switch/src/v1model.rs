@@ -16,7 +16,7 @@ mod replication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::change::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
+use crate::dataplane_ops::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
 use crate::drops::DropCells;
 use crate::link::{Link, LinkConfig, QUEUES};
@@ -47,8 +47,8 @@ impl Port {
     }
 
     /// Packets that its link may hold, and does where it could hold more before.
-    fn most_in_flight(&self) -> usize {
-        self.link.as_ref().map_or(0, |link| link.config().most_in_flight().max(link.in_flight()))
+    fn max_in_flight(&self) -> usize {
+        self.link.as_ref().map_or(0, |link| link.config().max_in_flight().max(link.in_flight()))
     }
 }
 
@@ -61,7 +61,7 @@ pub struct Switch {
     port_index: Vec<Option<usize>>,
     /// Indices of ports whose output is not empty.
     sending: Vec<usize>,
-    /// When the first link has something to do; [`u64::MAX`]: none has.
+    /// Time at which the first link has something to do (ns); [`u64::MAX`]: none has.
     due: u64,
     cpu_port: Option<PortNumber>,
     queues: usize,
@@ -72,7 +72,7 @@ pub struct Switch {
     copies: VecDeque<(PortNumber, Box<Packet>)>,
     /// Packets, with their PHV, on their way to ingress again.
     returning: VecDeque<Box<Packet>>,
-    /// Of them and of copies: how many may go a step further in this turn.
+    /// Number of them and of copies that may go a step further in this turn.
     budget: usize,
     outbox: Outbox,
     seed: u64,
@@ -151,7 +151,7 @@ impl Switch {
 
     /// Lets as many packets be in flight as links may hold, and those beside.
     fn set_aside(&mut self) {
-        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(Port::most_in_flight).sum::<usize>());
+        self.pool.set_limit(MIN_PACKETS + self.ports.iter().map(Port::max_in_flight).sum::<usize>());
     }
 
     /// Replaces the program; gives the old one back. Packets of the old one are dropped, as are groups and sessions.
@@ -185,7 +185,7 @@ impl Switch {
         self.set_aside();
     }
 
-    /// There is a program.
+    /// Returns true if there is a program.
     pub fn is_loaded(&self) -> bool {
         self.machine.is_some()
     }
@@ -199,8 +199,7 @@ impl Switch {
             return;
         };
         let length = packet.frame.len() as u32;
-        let lane = packet.state.lane;
-        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX, lane };
+        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX };
         machine.reset();
         let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.ingress_port, port as u64);
@@ -218,8 +217,6 @@ impl Switch {
             return;
         };
         if packet.frame.set(frame) {
-            // All by the same one: they stay in their order.
-            packet.state.lane = 0;
             self.receive(port, packet, now);
         } else {
             count(&self.drops.no_headroom, 1);
@@ -257,9 +254,7 @@ impl Switch {
             }
             let port = &mut self.ports[index];
             let Some(link) = &mut port.link else { continue };
-            while let Some(mut packet) = link.arrived(now) {
-                // All by the same one: the order of the queues is that on the wire.
-                packet.state.lane = 0;
+            while let Some(packet) = link.arrived(now) {
                 if port.output.is_empty() {
                     self.sending.push(index);
                 }
@@ -278,7 +273,7 @@ impl Switch {
         true
     }
 
-    /// When [`Switch::serve`] has something to do next.
+    /// Returns when [`Switch::serve`] has something to do next (ns).
     pub fn deadline(&self) -> Option<u64> {
         Some(self.due).filter(|&due| due < u64::MAX)
     }
@@ -292,8 +287,8 @@ impl Switch {
         }
     }
 
-    /// Parses and runs ingress. Whatever comes of the packet beside itself only joins those that wait: nothing here calls
-    /// back. The registers hold the metadata that the packet starts with.
+    /// Parses and runs ingress. Whatever comes of the packet beside itself only joins those that wait: nothing here
+    /// calls back. The registers hold the metadata that the packet starts with.
     fn ingress(&mut self, packet: Box<Packet>, now: u64) {
         let Some(machine) = &mut self.machine else { return };
         machine.state.packet = packet.state;

@@ -3,7 +3,7 @@
 
 use crate::program::{KeyField, Value, ValueSetInfo};
 use crate::state::select::{KeyRange, SetMember};
-use crate::update::UpdateError;
+use crate::write_api::UpdateError;
 
 /// The members, of which there are neither too many nor two alike.
 pub fn pack(info: &ValueSetInfo, members: &[Vec<KeyField>]) -> Result<Vec<SetMember>, UpdateError> {

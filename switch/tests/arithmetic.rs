@@ -70,7 +70,7 @@ impl Operands {
         frame
     }
 
-    /// What testdata/programs/arithmetic.p4 answers.
+    /// Returns the answers of testdata/programs/arithmetic.p4.
     fn expected(&self, op: u8) -> Results {
         let Operands { a16, b16, i16, j16, a64, b64, a128, b128, .. } = *self;
         let shift = self.shift as u32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that no compiler writes: what would break memory, run without end or grow without bound is refused in one line
-//! that names it.
+//! Programs that no compiler writes: what would break memory, run without end or grow without bound is refused in one
+//! line that names it.
 
 mod common;
 
@@ -398,7 +398,7 @@ fn code_is_bounded() {
     });
 }
 
-/// What a refusal quotes is cut.
+/// Checks that what a refusal quotes is cut.
 #[test]
 fn refusals_are_short() {
     refused("features", &["primitive", "..."], |program| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What v1model offers, one thing a test, with testdata/programs/features.p4.
+//! Features of v1model, one a test, with testdata/programs/features.p4.
 
 mod common;
 
@@ -340,14 +340,7 @@ fn a_new_program_starts_empty_and_without_one_nothing_is_written() {
     assert_eq!(value(&lab, &address_request(0x31, 5)), 0);
     assert!(lab.dataplane.entries(find_table(&program, "addresses")).unwrap().is_empty());
 
-    let config = DataplaneConfig {
-        ports: Vec::new(),
-        cpu_port: Some(510),
-        priority_queues: 8,
-        seed: 1,
-        capture: None,
-        io_threads: 0,
-    };
+    let config = DataplaneConfig { ports: Vec::new(), cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
     let (dataplane, _events, _) = Dataplane::start_in_memory(config).unwrap();
     let results = dataplane.write_blocking(vec![Update::DeleteMulticastGroup { group: 1 }]);
     assert_eq!(results, [Err(UpdateError::NoProgram)]);

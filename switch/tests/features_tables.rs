@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What v1model offers of tables, one thing a test, with testdata/programs/features.p4.
+//! Features of v1model's tables, one a test, with testdata/programs/features.p4.
 
 mod common;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The compiled form against the reference on programs that nobody wrote: expressions over fields of any width, actions,
-//! jumps, registers, hashes, tables of every kind, with entries and packets of their own.
-//! `APSWITCH_CASES=100` makes a hundred times as many programs.
+//! The compiled form against the reference on programs that nobody wrote: expressions over fields of any width,
+//! actions, jumps, registers, hashes, tables of every kind, with entries and packets of their own. `APSWITCH_CASES=100`
+//! makes a hundred times as many programs.
 
 mod common;
 
@@ -39,8 +39,8 @@ fn generated_programs() {
                 let (port, frame) = (rng.u16(PORTS), frame(&mut rng));
                 let (compiled, interpreted) = pair.send(port, &frame);
                 if compiled != interpreted {
-                    let story = pair.story(port, &frame);
-                    return Err(TestCaseError::fail(format!("{compiled:02x?}\n{interpreted:02x?}\n{story}\n{json}")));
+                    let trace = pair.trace(port, &frame);
+                    return Err(TestCaseError::fail(format!("{compiled:02x?}\n{interpreted:02x?}\n{trace}\n{json}")));
                 }
                 seen.watch(&mut pair, port, &frame);
             }

@@ -96,14 +96,8 @@ fn ports_come_and_go_while_packets_flow() {
         pair(&format!("s{number}"), &format!("h{number}"));
     }
     let port = |number: u16, link| PortConfig { number, interface: format!("s{number}"), link };
-    let config = DataplaneConfig {
-        ports: vec![port(1, None)],
-        cpu_port: Some(510),
-        priority_queues: 8,
-        seed: 1,
-        capture: None,
-        io_threads: 0,
-    };
+    let config =
+        DataplaneConfig { ports: vec![port(1, None)], cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
     let (dataplane, mut events) = Dataplane::start(config).unwrap();
     dataplane.commit_blocking(program("features")).unwrap();
     let refused = |config: PortConfig| dataplane.add_port_blocking(config).unwrap_err().to_string();
@@ -175,15 +169,6 @@ fn is_whole(frame: &[u8]) -> bool {
 
 #[test]
 fn ports_follow_their_interfaces() {
-    follow(0);
-}
-
-#[test]
-fn ports_with_threads_of_their_own_follow_their_interfaces() {
-    follow(2);
-}
-
-fn follow(io_threads: usize) {
     if !enter() {
         return;
     }
@@ -197,14 +182,8 @@ fn follow(io_threads: usize) {
         };
         names.iter().enumerate().map(port).collect()
     };
-    let config = move |ports| DataplaneConfig {
-        ports,
-        cpu_port: Some(510),
-        priority_queues: 8,
-        seed: 1,
-        capture: None,
-        io_threads,
-    };
+    let config =
+        move |ports| DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
     let missing = Dataplane::start(config(ports(["s1", "nowhere"]))).err().unwrap().to_string();
     assert_eq!(missing, "port 2: there is no interface `nowhere`: create it or correct the -i option");
 

@@ -7,8 +7,8 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use apswitch::change::Outbox;
 use apswitch::control::{LinkConfig, QueueConfig, QueueStats};
+use apswitch::dataplane_ops::Outbox;
 use apswitch::link::{Link, QUEUES};
 use apswitch::machine::Machine;
 use apswitch::state::Shared;
@@ -23,7 +23,7 @@ const SECOND: u128 = 1_000_000_000;
 /// A packet that is offered to a link: when (ns), to which queue, how long (bytes).
 type Offer = (u64, usize, u32);
 
-/// What a link did: (item, start, arrival) of what it sent, in order, and the items that it dropped.
+/// Record of a link: (item, start, arrival) of what it sent, in order, and the items that it dropped.
 #[derive(Debug, Default, PartialEq)]
 struct Run {
     sent: Vec<(usize, u64, u64)>,
@@ -75,7 +75,8 @@ fn run(config: &LinkConfig, offers: &[Offer], lateness: &[u64], filter: usize) -
     run
 }
 
-/// The same by plain arithmetic in fractions: a token bucket of `rate` and `burst` in front of strict priority queues.
+/// Computes the same by plain arithmetic in fractions: a token bucket of `rate` and `burst` in front of strict priority
+/// queues.
 fn expected(config: &LinkConfig, offers: &[Offer], filter: usize) -> Run {
     let rate = config.rate.unwrap() as u128;
     let burst = 8 * config.burst as u128 * SECOND / rate * rate;
@@ -253,7 +254,7 @@ proptest! {
         prop_assert_eq!(run(&config, &offers, &lateness, filter), expected(&config, &offers, filter));
     }
 
-    /// Whoever has something to send gets its share of the bytes, whatever sizes the packets have; strict priority
+    /// Backlogged queues get their shares of the bytes, whatever sizes the packets have; strict priority
     /// comes first and is never held up by more than the packet on the wire.
     #[test]
     fn weights_share_bytes_after_strict_priority(

@@ -7,7 +7,7 @@ mod common;
 use std::path::PathBuf;
 
 use apswitch::control::*;
-use common::bmv2::{MOST_FRAMES, outputs};
+use common::bmv2::{MAX_FRAMES, outputs};
 use common::frames::{mutate, seed_frame};
 use common::guess::{Seen, action, copies, profiles};
 use common::pair::{PORTS, Pair, cases};
@@ -152,12 +152,12 @@ fn odd_widths_as_bmv2_has_them() {
                 odd_frame(op, argument, if op == 0x80 { 280 } else { 120 }, &mut rng)
             })
             .collect();
-        assert!(frames.len() <= MOST_FRAMES);
+        assert!(frames.len() <= MAX_FRAMES);
         let Some(theirs) = outputs("wide", &frames) else { return };
         let mut pair = Pair::new(&read("testdata/programs/wide.json")).unwrap();
         for (frame, theirs) in frames.iter().zip(theirs) {
             let ours = pair.same(1, frame);
-            assert_eq!(ours.frames[&2], [theirs], "{}", pair.story(1, frame));
+            assert_eq!(ours.frames[&2], [theirs], "{}", pair.trace(1, frame));
         }
     }
 }

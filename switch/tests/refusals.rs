@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the loader refuses, it names with its place in the source.
+//! Refusals of the loader name the construct with its place in the source.
 
 use apswitch::program::Program;
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ mod common;
 
 use std::sync::Arc;
 
-use apswitch::change::Change;
 use apswitch::control::*;
+use apswitch::dataplane_ops::Change;
 use apswitch::state::Shared;
 use apswitch::store::Store;
 use common::guess::{Seen, copies, profiles};
@@ -20,7 +20,7 @@ fn store(program: Program) -> Store {
     Store::new(program, shared).unwrap().0
 }
 
-/// All that can be read.
+/// Returns all that can be read.
 fn contents(store: &Store) -> String {
     let program = &store.program;
     let tables = (0..program.tables.len()).map(|table| {

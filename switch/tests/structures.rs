@@ -17,12 +17,12 @@ fn ask(lab: &Lab, frame: &[u8]) -> Vec<u8> {
     lab.receive(2)
 }
 
-/// Without the packet length in the answer, which BMv2 counts in another way.
+/// Cuts the packet length out of the answer, which BMv2 counts in another way.
 fn without_length(answer: &[u8]) -> Vec<u8> {
     [&answer[..4], &answer[6..]].concat()
 }
 
-/// What testdata/programs/stacks.p4 makes of `command`, `arg` and what follows: error, last index, last value, valid bits,
+/// Runs testdata/programs/stacks.p4 on `command`, `arg` and what follows: error, last index, last value, valid bits,
 /// and what follows.
 fn stacks(lab: &Lab, command: u8, arg: u8, rest: &[u8]) -> ([u8; 4], Vec<u8>) {
     let frame = [&[command, arg], rest].concat();
@@ -106,7 +106,8 @@ fn one_member_of_a_union_is_valid() {
     assert_eq!(stacks(&lab, 0x32, 0, &long), ([0, 0, 0, 4], vec![1, 1, 1, 2, 1, 1, 0]));
 }
 
-/// What testdata/programs/variable.p4 answers: error, way, flag, value and checksum; and what follows the command.
+/// Returns the answers of testdata/programs/variable.p4: error, way, flag, value and checksum; and what follows the
+/// command.
 fn variable(lab: &Lab, command: u8, arg: u8, rest: &[u8]) -> ((u16, u8, u8, u64), Vec<u8>) {
     let frame = [&[command, arg], rest].concat();
     let answer = ask(lab, &frame);
@@ -214,7 +215,7 @@ fn compare(name: &str, mut frame: impl FnMut(&mut Rng) -> Vec<u8>, cut: impl Fn(
     let mut rng = Rng::with_seed(3);
     let lab = lab(name);
     for _ in 0..4 {
-        let frames: Vec<Vec<u8>> = (0..bmv2::MOST_FRAMES).map(|_| frame(&mut rng)).collect();
+        let frames: Vec<Vec<u8>> = (0..bmv2::MAX_FRAMES).map(|_| frame(&mut rng)).collect();
         let Some(expected) = bmv2::outputs(name, &frames) else { return };
         for (frame, expected) in frames.iter().zip(&expected) {
             assert_eq!(cut(&ask(&lab, frame)), cut(expected), "{name}: {frame:02x?}");

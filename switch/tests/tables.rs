@@ -87,7 +87,7 @@ fn compare(
     assert!(reference.len() > 5, "{} entries are no test", reference.len());
 }
 
-/// What decides between entries that match: the priority, or the length of the prefix.
+/// Returns what decides between entries that match: the priority, or the length of the prefix.
 fn rank(reference: &Reference) -> i32 {
     let prefix = reference.fields.iter().map(|field| match field {
         KeyField::Lpm { prefix_len, .. } => *prefix_len as i32,

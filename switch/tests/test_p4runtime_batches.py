@@ -27,7 +27,7 @@ def outcomes(client: Client, atomicity: str, *updates: p4r.Update) -> list[int]:
 
 
 def everything(client: Client) -> list[Any]:
-    """All that can be read, but for what packets change."""
+    """Return all that can be read, but for what packets change."""
     entry = p4r.TableEntry(meter_config={}, counter_data={})
     replication = [{"multicast_group_entry": {}}, {"clone_session_entry": {}}]
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on the state that clients can make the switch hold; a client at its bounds harms no other."""
+"""Limits of what clients can make the switch hold, so that one of them harms no other."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,18 @@ from accesspoint.checks.harness.apswitch import CPU_PORT, free_address, running,
 OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_ARGUMENT
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-MAX_STREAMS, MAX_CONNECTIONS, MAX_REQUEST = 512, 256, 64 << 20
-MAX_SILENT, MAX_SILENCE = 64, 20  # streams of a connection that have not arbitrated; seconds
-MAX_MEMORY = 512 << 20
+MAX_STREAMS, MAX_CONNECTIONS, MAX_REQUEST_BYTES = 512, 256, 64 << 20
+MAX_SILENT_STREAMS, MAX_SILENCE = 64, 20  # streams of a connection that have not arbitrated; seconds
+MAX_MEMORY_BYTES = 512 << 20
 
 
 async def test_streams_are_counted(address: str) -> None:
-    channels = [grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MAX_STREAMS // MAX_SILENT + 1)]
+    channels = [
+        grpc.aio.insecure_channel(address, OWN_CONNECTION) for _ in range(MAX_STREAMS // MAX_SILENT_STREAMS + 1)
+    ]
     try:
         stubs = [p4r_grpc.P4RuntimeStub(channel) for channel in channels]
-        streams = [stubs[number // MAX_SILENT].StreamChannel() for number in range(MAX_STREAMS)]
+        streams = [stubs[number // MAX_SILENT_STREAMS].StreamChannel() for number in range(MAX_STREAMS)]
         for stream in streams:
             await stream.initial_metadata()  # it is open
         stub = p4r_grpc.P4RuntimeStub(channels[-1])
@@ -56,7 +58,7 @@ async def test_streams_are_counted(address: str) -> None:
 async def test_streams_that_say_nothing_end(address: str) -> None:
     async with grpc.aio.insecure_channel(address, OWN_CONNECTION) as channel:
         stub = p4r_grpc.P4RuntimeStub(channel)
-        streams = [stub.StreamChannel() for _ in range(MAX_SILENT)]
+        streams = [stub.StreamChannel() for _ in range(MAX_SILENT_STREAMS)]
         for stream in streams:
             await stream.initial_metadata()
         with pytest.raises(grpc.aio.AioRpcError) as failure:
@@ -84,7 +86,7 @@ def test_connections_are_counted(client: Client, address: str) -> None:
 
 
 def test_a_message_has_an_end(client: Client) -> None:
-    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(MAX_REQUEST + 1))
+    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(MAX_REQUEST_BYTES + 1))
     with pytest.raises(grpc.RpcError) as failure:
         client.write(insert(entry))
     assert code(failure) == EXHAUSTED
@@ -167,7 +169,7 @@ def test_arrays_are_counted_in_bytes(client: Client) -> None:
 
 
 class Small:
-    """Another client's small reads, whose times it keeps."""
+    """Small reads of another client, whose times it keeps."""
 
     def __init__(self, address: str, request: p4r.ReadRequest) -> None:
         self.channel = grpc.insecure_channel(address, OWN_CONNECTION)
@@ -232,7 +234,7 @@ def test_reads_are_counted_before_they_are_collected(access_point: Program) -> N
         with pytest.raises(grpc.RpcError) as failure:
             list(client.stub.Read(too_long, timeout=6 * WAIT))
         assert code(failure) == EXHAUSTED and "bytes" in failure.value.details()
-        assert small.times and peak(process) < MAX_MEMORY
+        assert small.times and peak(process) < MAX_MEMORY_BYTES
         assert small.median() < 0.1
 
 

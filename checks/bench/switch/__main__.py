@@ -24,7 +24,7 @@ from rich.table import Table
 from accesspoint.checks.bench.report import Measured, Row, Step, merge, run, show, tell
 from accesspoint.topologies.requirements import ROOT, LabError
 
-from . import beside_writes, io_threads, p4runtime, pipeline
+from . import beside_writes, p4runtime, pipeline
 from .lab import SWITCH, TRAFFIC
 from .switching import FLOWS, Target, measure, memory_bytes
 
@@ -132,10 +132,6 @@ GROUPS = {
         switching,
     ),
     "memory": Group(("memory_mb", "memory_mb_of_beside"), memory),
-    "io_threads": Group(
-        ("io_threads_of_none", *(f"busiest_thread_us_{n}" for n in io_threads.THREADS), "busiest_thread_of_none"),
-        lambda step, _: io_threads.measure(step),
-    ),
     "pipeline": Group(("memory_mpps", "compiled_of_interpreter", "load_ms"), program_alone),
     "p4runtime": Group(
         tuple(f"{row}{of}" for of in ("", "_of_beside")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The C interface to [`apswitch::simulation`]. `apswitch.h` is made from this file: `cargo test` says how when it is not
-//! the same.
+//! The C interface to [`apswitch::simulation`]. `apswitch.h` is made from this file: `cargo test` says how when it is
+//! not the same.
 //!
 //! No call aborts or unwinds into the caller: what goes wrong is a code, and a line that names the thing and the mend.
 
@@ -17,19 +17,19 @@ use apswitch::simulation::{Method, Refused, Sent, Simulation};
 /// A switch in virtual time. One thread at a time may use it.
 pub struct ApsSwitch {
     simulation: Simulation,
-    /// What the last call left for the caller; valid until the next call.
+    /// Bytes that the last call left for the caller; valid until the next call.
     bytes: Vec<u8>,
     /// The line of the last error, ended with 0.
     error: Vec<u8>,
     sent: Option<Sent>,
 }
 
-/// What a call came to.
+/// Result of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApsResult {
     APS_OK = 0,
-    /// There is nothing to take.
+    /// Nothing to take.
     APS_NOTHING = 1,
     /// The caller's mistake: aps_error() names it and the mend.
     APS_ERROR = 2,
@@ -111,7 +111,8 @@ unsafe fn on(aps: *mut ApsSwitch, call: impl FnOnce(&mut ApsSwitch) -> ApsResult
     }
 }
 
-/// A switch without a program, at time 0. `words`: `count` options of the program `apswitch` that say what it is made of:
+/// A switch without a program, at time 0. `words`: `count` options of the program `apswitch` that say what it is made
+/// of:
 /// -i, --link, --queue, --cpu-port, --priority-queues, --device-id, --seed (1 if missing). Null: `error`, of
 /// `error_size` bytes, has the line that says why.
 ///
@@ -184,8 +185,8 @@ pub unsafe extern "C" fn aps_now(aps: *const ApsSwitch) -> u64 {
     unsafe { aps.as_ref() }.map_or(0, |aps| aps.simulation.now())
 }
 
-/// When the switch has something to do next, in ns: to be advanced to by then. It is never further away than 100 ms, as
-/// entries are looked at for their age.
+/// Returns when the switch has something to do next, in ns: to be advanced to by then. It is never further away than
+/// 100 ms, as entries are looked at for their age.
 ///
 /// # Safety
 /// `aps` is of [`aps_new`].
@@ -225,7 +226,7 @@ pub unsafe extern "C" fn aps_receive(aps: *mut ApsSwitch, port: u16, frame: *con
     }
 }
 
-/// What is behind a port takes so many frames more from now on: a device with a short queue of its own. What it does not
+/// Lets the device behind a port, with a short queue of its own, take so many frames more from now on. What it does not
 /// take waits in the port's queues. A port of which this was never said sends what it can. APS_ERROR: there is no such
 /// port, or it has no --link and so no queue.
 ///

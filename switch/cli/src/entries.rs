@@ -69,7 +69,7 @@ fn table_entry(entry: &Json, program: &Program) -> Result<Update> {
     }))
 }
 
-/// By the whole name or its last parts.
+/// Returns true if a name is the whole name or its last parts.
 fn is_named(full: &str, name: &str) -> bool {
     full.strip_suffix(name).is_some_and(|rest| !name.is_empty() && (rest.is_empty() || rest.ends_with('.')))
 }

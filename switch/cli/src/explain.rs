@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `apswitch explain`: what a program does to the packets of a file, told step by step.
+//! `apswitch explain`: what a program does to the packets of a file, explained step by step.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use apswitch::control::{DigestConfig, DigestId, PortNumber, Program, Update};
 use apswitch::port::read_pcap;
 use apswitch::state::Shared;
 use apswitch::store::Store;
-use apswitch_reference::story::Event;
+use apswitch_reference::packet_trace::Event;
 use apswitch_reference::{Reference, Setup};
 use clap::Args;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct Options {
     #[arg(value_name = "FILE.pcap")]
     packets: PathBuf,
 
-    /// What the controller has written
+    /// Entries that the controller has written
     #[arg(long, value_name = "FILE.json")]
     entries: Option<PathBuf>,
 
@@ -60,7 +60,7 @@ pub struct Options {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct ExplainedPacket {
     packet: usize,
     events: Vec<Event>,
 }
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         store.update(update, 0, &mut changes).map_err(|e| format!("{what}: {e}"))?;
     }
     reference.sync(&store, 0);
-    reference.start_story();
+    reference.start_trace();
 
     let records = read_pcap(&options.packets)?;
     let count = records.len();
@@ -101,11 +101,11 @@ pub fn run(options: &Options) -> Result<(), String> {
     let mut out = io::stdout().lock();
     for (index, record) in records.into_iter().enumerate() {
         reference.receive(options.port, &record.frame, record.time.saturating_sub(first));
-        let told = Told { packet: index + 1, events: reference.take_story() };
-        if options.packet.is_some_and(|wanted| wanted != told.packet) {
+        let explained = ExplainedPacket { packet: index + 1, events: reference.take_trace() };
+        if options.packet.is_some_and(|wanted| wanted != explained.packet) {
             continue;
         }
-        match tell(&mut out, &told, options.json) {
+        match print(&mut out, &explained, options.json) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other.map_err(|e| e.to_string())?,
         }
@@ -113,12 +113,12 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn tell(out: &mut impl Write, told: &Told, json: bool) -> io::Result<()> {
+fn print(out: &mut impl Write, explained: &ExplainedPacket, json: bool) -> io::Result<()> {
     if json {
-        return writeln!(out, "{}", serde_json::to_string(told)?);
+        return writeln!(out, "{}", serde_json::to_string(explained)?);
     }
-    write!(out, "packet {}: ", told.packet)?;
-    for event in &told.events {
+    write!(out, "packet {}: ", explained.packet)?;
+    for event in &explained.events {
         writeln!(out, "{event}")?;
     }
     writeln!(out)

@@ -30,9 +30,9 @@ const PACKET_NICE: i32 = -10;
 const CONTROL_NICE: i32 = 5;
 /// Lines of the log that may wait to be written; what comes then is lost.
 const LOG_LINES: usize = 4096;
-/// What takes long goes behind requests: large reads, pipelines that are made ready, gNMI's looks at the tree.
+/// Niceness of long work, behind requests: large reads, pipelines that are made ready, gNMI's walks of the tree.
 const ASIDE_NICE: i32 = 19;
-/// So many connections have their turn before those are looked for that have something new: who asks for little waits
+/// Connections that have their turn before the runtime polls for new events: who asks for little waits
 /// for few of those that ask for much.
 const TURNS: u32 = 4;
 
@@ -124,9 +124,8 @@ async fn run(options: Options) -> Result<(), String> {
         priority_queues: device.priority_queues,
         seed,
         capture: options.pcap.clone(),
-        io_threads: options.io_threads.into(),
     };
-    // Of this thread alone, and of those that it starts here: the data plane's.
+    // Niceness of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);
     if let Err(e) = setpriority_process(None, niceness + PACKET_NICE) {
         tracing::debug!("packets do not go before other work: {e}");
@@ -162,7 +161,7 @@ async fn run(options: Options) -> Result<(), String> {
     result
 }
 
-/// What was counted since the start: at the end, and whenever SIGUSR1 asks for it.
+/// Logs the counts since the start: at the end, and on SIGUSR1.
 fn log_counts(dataplane: &Dataplane) {
     for port in dataplane.ports() {
         tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
@@ -170,8 +169,8 @@ fn log_counts(dataplane: &Dataplane) {
     tracing::info!("dropped packets by reason: {}", dataplane.drops());
 }
 
-/// Lines go through a thread of their own, and are lost when it does not get rid of them: a terminal that is stopped, or a
-/// pipe that nobody reads, stops nothing else.
+/// Lines go through a thread of their own, and are lost when it does not get rid of them: a terminal that is stopped,
+/// or a pipe that nobody reads, stops nothing else.
 fn start_log(options: &Options) -> Result<WorkerGuard, String> {
     let level: LevelFilter = options.log_level.into();
     let (target, terminal): (Box<dyn Write + Send>, bool) = match &options.log_file {

@@ -56,7 +56,7 @@ pub struct Options {
     #[command(flatten)]
     pub device: DeviceOptions,
 
-    /// Where the P4Runtime server listens
+    /// Address that the P4Runtime server listens on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
     pub grpc_server_addr: String,
 
@@ -72,22 +72,15 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// What clients may do whose certificate has the name (CN, or DNS, e-mail or URI among the alternative names):
-    /// read, default-role, role:NAME, any-role, gnmi-set, or nothing; `*` is every certificate's name. Repeated; without
-    /// it every client may do everything
+    /// Rights of clients whose certificate has the name (CN, or DNS, e-mail or URI among the alternative names): read,
+    /// default-role, role:NAME, any-role, gnmi-set, or nothing; `*` is every certificate's name. Repeated; without it
+    /// every client may do everything
     #[arg(long, value_name = "NAME=RIGHT[,RIGHT...]", requires = "tls_client_ca")]
     pub allow: Vec<Allowed>,
 
     /// Listen also beyond loopback without TLS
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
-
-    /// Threads of each interface that receive and send, beside the one that runs the program; 0: that one does both.
-    /// For machines with cores to spare: packets of a flow keep their order, those of different flows that leave by a
-    /// port without a link model may not
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=16))]
-    #[arg(conflicts_with = "use_files")]
-    pub io_threads: u8,
 
     /// Write the log to this file instead of standard error
     #[arg(long, value_name = "FILE", conflicts_with = "log_console")]
@@ -135,7 +128,7 @@ pub enum Command {
 
     /// Print a manual page, for man(1)
     Man {
-        /// Of this subcommand
+        /// Manual page of this subcommand
         #[arg(value_name = "SUBCOMMAND")]
         page: Option<String>,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is installed beside the program: shell completions and manual pages, made from its options.
+//! Files that are installed with the program: shell completions and manual pages, made from its options.
 
 use std::io::{self, ErrorKind, Write};
 

@@ -14,7 +14,7 @@ use namespace::{enter, ip, pair};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Of what takes no time on an idle machine.
+/// Deadline for what takes no time on an idle machine.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The program with `features.p4`, whose kind 0x12 logs a line for each packet; ended when dropped.

@@ -267,7 +267,8 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
     Ok((states, start))
 }
 
-/// The key of parts of these widths and signs. p4c adds them up, so that a negative part is missing in what stands before.
+/// The key of parts of these widths and signs. p4c adds them up, so that a negative part is missing in what stands
+/// before.
 fn key_of(mut sum: BigInt, shape: &[(u32, bool)]) -> BigInt {
     let (mut key, mut at) = (BigInt::ZERO, 0);
     for &(width, signed) in shape.iter().rev() {
@@ -277,7 +278,7 @@ fn key_of(mut sum: BigInt, shape: &[(u32, bool)]) -> BigInt {
         key += fit(&part, width, false) << at;
         at += padded;
     }
-    // Of the first part nothing stands before.
+    // Nothing stands before the first part.
     let signed = shape.first().is_some_and(|(_, signed)| *signed);
     if signed { key } else { key + (sum.max(BigInt::ZERO) << at) }
 }

@@ -15,7 +15,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// By its name in the JSON; of the custom CRCs nobody changes the parameters.
+    /// Finds an algorithm by its name in the JSON; of the custom CRCs nobody changes the parameters.
     pub fn named(name: &str) -> Option<Algorithm> {
         Some(match name {
             "csum16" => Algorithm::Csum16,

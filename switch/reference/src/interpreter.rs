@@ -7,12 +7,12 @@ use std::sync::Arc;
 use num_bigint::{BigInt, BigUint};
 
 use super::hash::Algorithm;
-use super::phv::{Bits, Phv, Scope, fit, is_true, low64};
+use super::packet_trace::{Event, show};
+use super::phv::{Bits, Packet, Scope, fit, is_true, low64};
 use super::program::*;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
-use super::story::{Event, show};
 use super::tables::{Entries, show as show_key};
-use apswitch::change::{CounterValue, MeterConfig};
+use apswitch::dataplane_ops::{CounterValue, MeterConfig};
 use apswitch::program::{ActionCall, KeyField, Value};
 use apswitch::state::meter::{self, Meter};
 
@@ -23,58 +23,7 @@ pub const DROP_PORT: u64 = 511;
 const MAX_JUMPS_BACK: usize = 4096;
 const COLOURS: [&str; 3] = ["green", "yellow", "red"];
 
-/// A packet between the parts of the architecture.
-#[derive(Clone, Debug)]
-pub struct Packet {
-    /// As it came.
-    pub frame: Vec<u8>,
-    /// Bytes of the frame that the parser has consumed.
-    pub parsed: usize,
-    pub phv: Phv,
-    /// Bytes of the packet beside its headers; less than 0 where headers were added before parsing ended.
-    pub rest: i64,
-    /// Bytes as received: what counters and meters count.
-    pub ingress_length: u64,
-    /// Bytes that leave at most.
-    pub truncate: u64,
-    /// How often actions have gone back to an earlier primitive.
-    pub jumps_back: usize,
-    /// Who chose the egress port, for the story.
-    pub chosen_by: String,
-}
-
-impl Packet {
-    pub fn new(program: &Program, frame: Vec<u8>) -> Packet {
-        let length = frame.len();
-        Packet {
-            phv: Phv::new(program),
-            jumps_back: 0,
-            parsed: 0,
-            rest: length as i64,
-            ingress_length: length as u64,
-            truncate: u32::MAX.into(),
-            frame,
-            chosen_by: String::new(),
-        }
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        &self.frame[self.parsed..]
-    }
-
-    /// Bytes of its valid headers.
-    pub fn headers_len(&self, program: &Program) -> i64 {
-        let valid = (0..program.headers.len()).filter(|&h| self.phv.headers[h].valid && !program.headers[h].metadata);
-        valid.map(|header| self.phv.header_len(program, header) as i64).sum()
-    }
-
-    /// Bytes of the packet as it is now.
-    pub fn length(&self, program: &Program) -> u64 {
-        (self.rest + self.headers_len(program)) as u64
-    }
-}
-
-/// What a control asked to happen to the packet.
+/// Requests of a control for the packet.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     pub digests: BTreeSet<usize>,
@@ -105,7 +54,7 @@ pub struct Interpreter {
     pub rng: fastrand::Rng,
     /// ns since the start.
     pub now: u64,
-    pub story: Option<Vec<Event>>,
+    pub trace: Option<Vec<Event>>,
 }
 
 impl Interpreter {
@@ -119,7 +68,7 @@ impl Interpreter {
             program,
             rng: fastrand::Rng::with_seed(seed),
             now: 0,
-            story: None,
+            trace: None,
         }
     }
 
@@ -132,8 +81,8 @@ impl Interpreter {
     }
 
     pub fn note(&mut self, event: impl FnOnce() -> Event) {
-        if let Some(story) = &mut self.story {
-            story.push(event());
+        if let Some(trace) = &mut self.trace {
+            trace.push(event());
         }
     }
 
@@ -185,7 +134,7 @@ impl Interpreter {
             None => entries.and_then(|entries| entries.default.clone()),
         };
         let action = call.as_ref().map(|call| &program.actions[call.action.0]);
-        if self.story.is_some() {
+        if self.trace.is_some() {
             let names: Vec<String> = table.key.iter().map(|key| key.name.clone()).collect();
             let shown = names.iter().zip(&key).zip(&widths);
             let params = call.iter().flat_map(|call| &call.params).map(|value| BigInt::from(BigUint::from(value)));
@@ -246,7 +195,7 @@ impl Interpreter {
         let Some(header) = scope(&program, packet, params).header(&target.header) else { return Vec::new() };
         let Part::Field(field) = target.part else { return Vec::new() };
         packet.phv.set(&program, header, field, value);
-        if self.story.is_none() {
+        if self.trace.is_none() {
             return Vec::new();
         }
         let width = packet.phv.width(&program, header, target.part);
@@ -390,7 +339,7 @@ impl Interpreter {
                 let width = program.registers[*register].width;
                 if let Some(cell) = self.registers[*register].get_mut(at) {
                     *cell = fit(&value, width, false);
-                    if self.story.is_some() {
+                    if self.trace.is_some() {
                         let name = format!("{}[{at}]", program.registers[*register].name);
                         result = vec![(name, show(&fit(&value, width, false), width))];
                     }

@@ -12,34 +12,32 @@
 //! | `interpreter`, `tables`, `hash` | controls, tables, actions, checksums |
 //! | `parser` | parser and deparser |
 //! | this one | what v1model does between the ports |
-//! | [`story`] | what happened, as data and in words |
+//! | [`packet_trace`] | what happened, as data and in words |
 //!
-//! Ports have no queues here: a packet is at its port at once. Everything happens in the order in which a switch without
-//! link models does it.
+//! Ports have no queues here: a packet is at its port at once. Everything happens in the order in which a switch
+//! without link models does it.
 
 mod document;
 mod hash;
 mod interpreter;
 mod load;
+pub mod packet_trace;
 mod parser;
 mod phv;
 mod program;
 mod stacks;
-pub mod story;
 mod tables;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use num_bigint::{BigInt, BigUint};
-
-use self::interpreter::{DROP_PORT, Interpreter, Packet};
-use self::phv::{Phv, fit};
+use self::interpreter::{DROP_PORT, Interpreter};
+use self::packet_trace::{Event, show};
+use self::phv::{Packet, Phv, fit};
 use self::program::{Part, Program as Tree};
-use self::story::{Event, show};
-use apswitch::change::{CloneSession, CounterValue, Replica};
 use apswitch::control::{ActionCall, CounterId, EntryAction, ProfileId, RegisterId, ValueSetId};
+use apswitch::dataplane_ops::{CloneSession, CounterValue, Replica};
 use apswitch::port::PortNumber;
 use apswitch::program::{DigestId, EntryKey, LoadError, TableId, Value};
 use apswitch::store::Store;
@@ -57,7 +55,7 @@ mod instance {
 /// A packet that comes back more often than this is dropped: nobody wants to hear the rest of its story.
 const MAX_ROUNDS: usize = 8192;
 
-/// What left.
+/// Packet or sample that left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Frame { port: PortNumber, frame: Vec<u8> },
@@ -72,7 +70,7 @@ pub struct Setup {
     pub cpu_port: Option<PortNumber>,
     /// Per port; packets with a higher priority are dropped.
     pub queues: usize,
-    /// Of P4's `random`.
+    /// Seed of P4's `random`.
     pub seed: u64,
 }
 
@@ -115,7 +113,7 @@ impl Reference {
         }
     }
 
-    /// Another one as this was when it was loaded.
+    /// Makes another one as this was when it was loaded.
     pub fn anew(&self) -> Reference {
         Reference::of(self.interpreter.program.clone(), self.setup.clone())
     }
@@ -152,13 +150,6 @@ impl Reference {
         self.sessions = store.sessions().clone();
     }
 
-    /// As the control plane's write; a cell that does not exist is none.
-    pub fn set_register(&mut self, register: RegisterId, index: usize, value: &Value) {
-        if let Some(cell) = self.interpreter.registers[register.0].get_mut(index) {
-            *cell = BigInt::from(BigUint::from(value));
-        }
-    }
-
     /// Cells in order.
     pub fn register(&self, register: RegisterId) -> Vec<Value> {
         self.interpreter.registers[register.0].iter().map(|cell| cell.magnitude().into()).collect()
@@ -180,13 +171,13 @@ impl Reference {
     }
 
     /// Keeps the story of every packet from now on.
-    pub fn start_story(&mut self) {
-        self.interpreter.story = Some(Vec::new());
+    pub fn start_trace(&mut self) {
+        self.interpreter.trace = Some(Vec::new());
     }
 
-    /// What has happened since the last call.
-    pub fn take_story(&mut self) -> Vec<Event> {
-        self.interpreter.story.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Takes the events since the last call.
+    pub fn take_trace(&mut self) -> Vec<Event> {
+        self.interpreter.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A frame that a port received, and everything that comes of it. `now`: ns.
@@ -271,7 +262,7 @@ impl Reference {
         self.enqueue(port as PortNumber, packet);
     }
 
-    /// To a port, through egress.
+    /// Sends a packet to a port, through egress.
     fn enqueue(&mut self, port: PortNumber, mut packet: Packet) {
         let queue = self.get(&packet, "intrinsic_metadata.priority");
         if queue >= self.setup.queues as u64 {
@@ -345,9 +336,9 @@ impl Reference {
         copy.ingress_length = packet.ingress_length;
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         // Told already.
-        let story = self.interpreter.story.take();
+        let trace = self.interpreter.trace.take();
         self.interpreter.parse(&mut copy);
-        self.interpreter.story = story;
+        self.interpreter.trace = trace;
         self.send_clone(&config, packet, copy, fields, instance::INGRESS_CLONE);
     }
 
@@ -377,13 +368,13 @@ impl Reference {
         self.copy_fields(fields, from, &mut copy);
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         self.set(&mut copy, "standard_metadata.instance_type", kind);
-        // What the original is cut to is not the clone's.
+        // The original's truncation is not the clone's.
         let kept = Some(config.packet_length_bytes).filter(|bytes| *bytes > 0);
         copy.truncate = kept.unwrap_or(u32::MAX).into();
         self.replicate("cloned", &config.replicas, &copy);
     }
 
-    /// With nothing but the listed fields of what became of the packet.
+    /// Returns a packet to ingress with nothing but the listed fields of what became of it.
     fn return_to_ingress(&mut self, from: &Packet, mut again: Packet, fields: usize, kind: u64) {
         self.copy_fields(fields, from, &mut again);
         let ingress_port = self.get(from, "standard_metadata.ingress_port");
@@ -425,7 +416,7 @@ impl Reference {
     }
 }
 
-/// What an entry may do: one action, or those of its group, each as often as its weight says. All ports are up.
+/// Returns the actions of an entry: one, or those of its group, each as often as its weight says. All ports are up.
 fn actions(store: &Store, profile: Option<ProfileId>, action: &EntryAction) -> Vec<ActionCall> {
     let profile = profile.and_then(|profile| store.profile(profile).ok());
     let member = |id: u32| {

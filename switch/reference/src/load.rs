@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From JSON to the tree. What the format does not say so is refused by name and place.
+//! Loader from JSON to the tree: refuses what the format does not define, by name and place.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub struct Loader {
     pub unions: Vec<Union>,
     pub union_stacks: Vec<Stack>,
     pub names: HashMap<(Kind, String), usize>,
-    /// What is being read, for messages.
+    /// Construct that is being read, for messages.
     pub place: String,
 }
 
@@ -301,7 +301,7 @@ impl Loader {
         }
     }
 
-    /// Of numbers, headers or unions.
+    /// Compiles an equality of numbers, headers or unions.
     fn equality(&self, left: &Value, right: &Value) -> Result<Expr> {
         let inner = self.unwrap(left);
         match (text(&inner["type"]), text(&inner["value"]["op"])) {

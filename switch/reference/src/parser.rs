@@ -3,10 +3,10 @@
 
 use num_bigint::BigInt;
 
-use super::interpreter::{Interpreter, Packet, calculate, scope};
-use super::phv::{Bits, bits_of, fit, is_true, low64};
+use super::interpreter::{Interpreter, calculate, scope};
+use super::packet_trace::{Event, Named, show};
+use super::phv::{Bits, Packet, bits_of, fit, is_true, low64};
 use super::program::*;
-use super::story::{Event, Named, show};
 use super::tables::matches;
 use apswitch::program::Value;
 
@@ -21,7 +21,7 @@ fn error<T>(name: &str) -> Result<T, Error> {
 }
 
 impl Interpreter {
-    /// From the frame to headers; verifies checksums and leaves the standard metadata about errors.
+    /// Parses the frame into headers, verifies checksums and leaves the standard metadata about errors.
     pub fn parse(&mut self, packet: &mut Packet) {
         let program = self.program.clone();
         let mut next = program.start;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The headers and metadata of one packet, and expressions over them. All numbers are integers of any size; they are
+//! One packet, its headers and metadata, and expressions over them. All numbers are integers of any size; they are
 //! cut when a field takes them, as BMv2 does.
 
 use num_bigint::{BigInt, BigUint, Sign};
@@ -23,6 +23,57 @@ pub struct Phv {
     /// Filled elements of each stack, as the parser counts them.
     pub filled: Vec<usize>,
     pub filled_unions: Vec<usize>,
+}
+
+/// A packet between the parts of the architecture.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// As it came.
+    pub frame: Vec<u8>,
+    /// Bytes of the frame that the parser has consumed.
+    pub parsed: usize,
+    pub phv: Phv,
+    /// Bytes of the packet beside its headers; less than 0 where headers were added before parsing ended.
+    pub rest: i64,
+    /// Bytes as received: what counters and meters count.
+    pub ingress_length: u64,
+    /// Bytes that leave at most.
+    pub truncate: u64,
+    /// Times that actions have gone back to an earlier primitive.
+    pub jumps_back: usize,
+    /// Statement that chose the egress port, for the trace.
+    pub chosen_by: String,
+}
+
+impl Packet {
+    pub fn new(program: &Program, frame: Vec<u8>) -> Packet {
+        let length = frame.len();
+        Packet {
+            phv: Phv::new(program),
+            jumps_back: 0,
+            parsed: 0,
+            rest: length as i64,
+            ingress_length: length as u64,
+            truncate: u32::MAX.into(),
+            frame,
+            chosen_by: String::new(),
+        }
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        &self.frame[self.parsed..]
+    }
+
+    /// Bytes of its valid headers.
+    pub fn headers_len(&self, program: &Program) -> i64 {
+        let valid = (0..program.headers.len()).filter(|&h| self.phv.headers[h].valid && !program.headers[h].metadata);
+        valid.map(|header| self.phv.header_len(program, header) as i64).sum()
+    }
+
+    /// Bytes of the packet as it is now.
+    pub fn length(&self, program: &Program) -> u64 {
+        (self.rest + self.headers_len(program)) as u64
+    }
 }
 
 fn power(bits: u32) -> BigInt {
@@ -87,7 +138,7 @@ pub fn bits_of(bytes: &[u8], offset: usize, width: usize) -> Option<BigInt> {
 }
 
 impl Phv {
-    /// Everything invalid and 0, metadata valid.
+    /// Makes headers that are invalid and 0, and metadata that is valid.
     pub fn new(program: &Program) -> Phv {
         let header = |header: &Header| HeaderValue {
             valid: header.metadata,
@@ -123,7 +174,7 @@ impl Phv {
         self.headers[header].fields[field] = fit(value, width, signed);
     }
 
-    /// Of a union, one header is valid at most.
+    /// Sets a header's validity; of a union, one header is valid at most.
     pub fn set_valid(&mut self, program: &Program, header: usize, valid: bool) {
         if let (true, Some(union)) = (valid, program.headers[header].union) {
             for &member in &program.unions[union].members {
@@ -150,7 +201,7 @@ impl Phv {
     }
 }
 
-/// What an expression is evaluated over.
+/// Values that an expression is evaluated over.
 pub struct Scope<'a> {
     pub program: &'a Program,
     pub phv: &'a Phv,

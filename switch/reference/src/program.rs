@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use num_bigint::BigInt;
 
-/// Where a construct stands in the P4 source, as `file:line`, and its text; empty if the compiler did not tell.
+/// Position of a construct in the P4 source, as `file:line`, and its text; empty if the compiler did not tell.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     pub place: String,
@@ -86,7 +86,7 @@ pub struct FieldRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unary {
     Negative,
-    /// Of every bit.
+    /// Complement of every bit.
     Complement,
     Not,
     /// Between number and boolean; both are numbers here, true is 1.
@@ -139,7 +139,7 @@ pub enum Expr {
     },
 }
 
-/// What can be pushed to and popped from.
+/// Stack that can be pushed to and popped from.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyStack {
     Headers(usize),
@@ -230,7 +230,7 @@ pub struct Action {
     pub body: Vec<Statement>,
 }
 
-/// Where an extracted header goes.
+/// Destination of an extracted header.
 #[derive(Clone, Debug)]
 pub enum Extract {
     Header(usize),
@@ -262,7 +262,7 @@ pub enum ParserOp {
 }
 
 impl ParserOp {
-    /// What it reads.
+    /// Returns the expressions that it reads.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let (first, second) = match self {
             ParserOp::Extract(_, length) => (length.as_ref(), None),
@@ -292,7 +292,7 @@ pub enum Case {
 pub struct State {
     pub name: String,
     pub ops: Vec<ParserOp>,
-    /// What the packet chooses by; each padded to whole bytes.
+    /// Keys of the select; each padded to whole bytes.
     pub select: Vec<SelectKey>,
     /// `None` accepts.
     pub cases: Vec<(Case, Option<usize>)>,
@@ -311,7 +311,7 @@ pub enum HashInput {
         width: u32,
     },
     Header(usize),
-    /// What follows the parsed headers.
+    /// Payload behind the parsed headers.
     Payload,
 }
 
@@ -350,7 +350,7 @@ pub struct Table {
     pub has_counter: bool,
     /// Direct meter: where the colour goes, and whether it counts bytes.
     pub meter: Option<(FieldRef, bool)>,
-    /// What is hashed to choose one of several actions.
+    /// Hash that chooses one of several actions.
     pub selector: Option<Calculation>,
 }
 
@@ -382,7 +382,7 @@ pub struct Control {
 pub struct Named {
     pub name: String,
     pub size: usize,
-    /// Of a register's cells.
+    /// Bits of a register's cells.
     pub width: u32,
     /// A meter counts bytes, not packets.
     pub bytes: bool,

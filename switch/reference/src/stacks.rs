@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Headers, unions and stacks of them as a whole: copied, pushed, popped.
 
-use super::interpreter::Packet;
-use super::phv::Phv;
+use super::phv::{Packet, Phv};
 use super::program::*;
 
 pub fn copy_header(program: &Program, packet: &mut Packet, to: usize, from: usize) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control plane has written, looked up in the plainest way.
+//! Entries that the control plane has written, looked up in the plainest way.
 
 use std::collections::HashMap;
 
 use num_bigint::BigUint;
 
-use apswitch::change::{CounterValue, MeterConfig};
+use apswitch::dataplane_ops::{CounterValue, MeterConfig};
 use apswitch::program::{ActionCall, EntryKey, KeyField, Value};
 use apswitch::state::meter::Meter;
 
@@ -38,7 +38,7 @@ impl Direct {
 pub struct Entries {
     pub entries: Vec<Entry>,
     pub default: Option<ActionCall>,
-    /// Of the default entry.
+    /// Counter and meter of the default entry.
     pub missed: Direct,
     /// Entries of which every field is exact, by their values.
     exact: HashMap<Vec<Value>, usize>,
@@ -69,7 +69,7 @@ impl Entries {
             entry.key.fields.iter().zip(values).zip(widths).all(|((field, value), &width)| matches(field, value, width))
         };
         let found = self.entries.iter().enumerate().filter(|(_, entry)| hits(entry));
-        // Of equals the first one.
+        // The first one of equals.
         found.rev().max_by_key(|(_, entry)| rank(&entry.key)).map(|(index, _)| index)
     }
 }

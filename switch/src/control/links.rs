@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Notice, PortHandle, PortView, UpdateError, locked};
-use crate::change::Change;
-use crate::command::Command;
+use crate::dataplane_ops::Change;
+use crate::engine_messages::Command;
 use crate::link::{LinkConfig, QUEUES};
 use crate::port::{PortNumber, PortStats, QueueStats, mtu, quantile};
 use crate::store::Store;
 
-/// What [`Window`] covers.
+/// Time that [`Window`] covers.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// What a port did in the last whole [`WINDOW`].
+/// Rates and delays of a port in the last whole [`WINDOW`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
     /// bit/s and packets/s.
@@ -29,17 +29,18 @@ pub struct Window {
     pub sojourn: [Option<(u64, u64)>; QUEUES],
 }
 
-/// What decides whether a port is up. Held until everybody has been told, so that who is told last hears how it is.
+/// Inputs of a port's state, up or down. Locked until everybody is notified, so that the last notice is the present
+/// state.
 #[derive(Debug)]
-pub struct Standing {
+pub struct OperStatus {
     pub enabled: bool,
     /// Its interface is up and has a carrier.
     running: bool,
 }
 
-impl Default for Standing {
-    fn default() -> Standing {
-        Standing { enabled: true, running: true }
+impl Default for OperStatus {
+    fn default() -> OperStatus {
+        OperStatus { enabled: true, running: true }
     }
 }
 
@@ -61,7 +62,7 @@ pub struct LinkView {
     pub mtu: Option<usize>,
     /// `None`: no queues, packets leave at once.
     pub link: Option<LinkConfig>,
-    /// Of the queues that there are.
+    /// Statistics of the queues that there are.
     pub queues: Vec<QueueStats>,
     pub window: Window,
 }
@@ -78,7 +79,7 @@ impl Dataplane {
             let link = locked(&port.link).clone();
             let queues = if link.is_some() { self.inner.queues } else { 0 };
             LinkView {
-                enabled: locked(&port.standing).enabled,
+                enabled: locked(&port.oper_status).enabled,
                 mtu: Some(port.mtu.load(Relaxed)).filter(|&mtu| mtu > 0),
                 link,
                 queues: port.cells.queues[..queues].iter().map(|queue| queue.read()).collect(),
@@ -94,7 +95,7 @@ impl Dataplane {
         self.begin_set_links(links).await.map_err(|_| UpdateError::Stopped)
     }
 
-    /// As [`Dataplane::set_links`], for callers without an async runtime.
+    /// Sets link models as [`Dataplane::set_links`] does, for callers without an async runtime.
     pub fn set_links_blocking(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
         self.begin_set_links(links).blocking_recv().map_err(|_| UpdateError::Stopped)
     }
@@ -118,23 +119,23 @@ impl Dataplane {
     pub fn set_enabled(&self, port: PortNumber, enabled: bool) {
         let ports = self.inner.ports();
         let Some(handle) = ports.iter().find(|handle| handle.number == port) else { return };
-        let mut standing = locked(&handle.standing);
-        standing.enabled = enabled;
+        let mut oper_status = locked(&handle.oper_status);
+        oper_status.enabled = enabled;
         self.inner.commands.send(Command::Enable { port, enabled });
-        tell(&self.inner, handle, &standing);
+        update_status(&self.inner, handle, &oper_status);
     }
 }
 
 /// The port's interface comes or goes.
 pub fn set_running(inner: &Inner, port: &PortHandle, running: bool) {
-    let mut standing = locked(&port.standing);
-    standing.running = running;
-    tell(inner, port, &standing);
+    let mut oper_status = locked(&port.oper_status);
+    oper_status.running = running;
+    update_status(inner, port, &oper_status);
 }
 
-/// The port goes up or down; nothing happens if it is so already.
-fn tell(inner: &Inner, port: &PortHandle, standing: &Standing) {
-    let up = standing.enabled && standing.running;
+/// Reports that the port goes up or down, unless it is so already.
+fn update_status(inner: &Inner, port: &PortHandle, oper_status: &OperStatus) {
+    let up = oper_status.enabled && oper_status.running;
     if port.up.swap(up, Relaxed) == up {
         return;
     }
@@ -143,21 +144,21 @@ fn tell(inner: &Inner, port: &PortHandle, standing: &Standing) {
     if inner.notices.try_send(Notice::PortState { port: port.number, up }).is_err() {
         tracing::debug!("a port state was not fetched in time");
     }
-    // Who holds the store may do so for long, as while a program is made ready: the watcher then tells it.
+    // The store may be locked for long, as while a program is made ready: the watcher then reports to it.
     match inner.store.try_lock() {
-        Ok(mut store) => tell_store(inner, &mut store),
-        Err(TryLockError::Poisoned(store)) => tell_store(inner, &mut store.into_inner()),
+        Ok(mut store) => report_to_store(inner, &mut store),
+        Err(TryLockError::Poisoned(store)) => report_to_store(inner, &mut store.into_inner()),
         Err(TryLockError::WouldBlock) => {}
     }
 }
 
 /// Groups that watch ports hear which are up. The store is held until its changes are on their way, as by a write.
-pub fn tell_store(inner: &Inner, store: &mut Option<Store>) {
+pub fn report_to_store(inner: &Inner, store: &mut Option<Store>) {
     let Some(store) = store else { return };
     let mut changes = Vec::new();
     for port in inner.ports() {
         let up = port.up.load(Relaxed);
-        if port.told.swap(up, Relaxed) != up {
+        if port.up_in_store.swap(up, Relaxed) != up {
             store.set_port(port.number, up, &mut changes);
         }
     }
@@ -223,7 +224,7 @@ mod tests {
     fn a_port_goes_down_while_somebody_holds_the_store() {
         let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
         let (cpu_port, capture) = (None, None);
-        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture };
         let (dataplane, mut events, _ends) = Dataplane::start_in_memory(config).unwrap();
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         let program = crate::program::Program::load(&std::fs::read(program).unwrap()).unwrap();
@@ -232,11 +233,11 @@ mod tests {
         let held = dataplane.inner.store();
         dataplane.set_enabled(1, false);
         assert!(matches!(events.notices.try_recv(), Ok(Notice::PortState { port: 1, up: false })));
-        assert!(!dataplane.ports()[0].up && port.told.load(Relaxed));
+        assert!(!dataplane.ports()[0].up && port.up_in_store.load(Relaxed));
         drop(held);
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while port.told.load(Relaxed) {
-            assert!(std::time::Instant::now() < deadline, "the store is not told");
+        while port.up_in_store.load(Relaxed) {
+            assert!(std::time::Instant::now() < deadline, "the store is not notified");
             std::thread::sleep(Duration::from_millis(1));
         }
         dataplane.stop();

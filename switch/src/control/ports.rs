@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, mpsc};
 use tokio::sync::oneshot;
 
 use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, locked, open_error, open_interface};
-use crate::command::{Command, Line};
-use crate::engine::Errand;
+use crate::engine::BlockingTask;
+use crate::engine_messages::{Command, Line};
 use crate::port::{PortConfig, PortIo, PortNumber, mtu};
 use crate::state::DROP_PORT;
 use crate::v1model::Port;
@@ -18,7 +18,7 @@ use crate::v1model::Port;
 #[derive(Clone, Debug)]
 pub struct NewPort {
     pub config: PortConfig,
-    /// It takes and sends nothing otherwise, as after [`Dataplane::set_enabled`].
+    /// Takes and sends frames; see [`Dataplane::set_enabled`].
     pub enabled: bool,
 }
 
@@ -43,7 +43,7 @@ impl Dataplane {
         self.change_ports(&[], vec![NewPort { config, enabled: true }]).await
     }
 
-    /// As [`Dataplane::add_port`], for callers without an async runtime.
+    /// Adds a port as [`Dataplane::add_port`] does, for callers without an async runtime.
     pub fn add_port_blocking(&self, config: PortConfig) -> Result<(), UpdateError> {
         let Opening { new, port, opened } = self.begin_open(NewPort { config, enabled: true })?;
         let io = opened.blocking_recv().map_err(|_| UpdateError::Stopped)?;
@@ -55,7 +55,7 @@ impl Dataplane {
         self.change_ports(&[number], Vec::new()).await
     }
 
-    /// As [`Dataplane::remove_port`], for callers without an async runtime.
+    /// Removes a port as [`Dataplane::remove_port`] does, for callers without an async runtime.
     pub fn remove_port_blocking(&self, number: PortNumber) -> Result<(), UpdateError> {
         for removed in self.begin_change(&[number], &mut Vec::new())? {
             if let Some((_, line)) = removed.blocking_recv().map_err(|_| UpdateError::Stopped)? {
@@ -65,9 +65,9 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port. Ends
-    /// when the kernel has closed what is gone, so that who changes ports without end has no more of them open than there
-    /// are.
+    /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port.
+    /// Ends when the kernel has closed what is gone, so that who changes ports without end has no more of them open
+    /// than there are.
     pub async fn change_ports(&self, leaving: &[PortNumber], coming: Vec<NewPort>) -> Result<(), UpdateError> {
         let opening = coming.into_iter().map(|new| self.begin_open(new)).collect::<Result<Vec<_>, _>>()?;
         let (mut open, mut failure) = (Vec::new(), None);
@@ -82,7 +82,7 @@ impl Dataplane {
             None => self.begin_change(leaving, &mut open),
             Some(error) => Err(error),
         };
-        // Those that did not come.
+        // Ports that did not come.
         open.into_iter().for_each(|open| self.close(open.line));
         for removed in changed? {
             if let Some((_, line)) = removed.await.map_err(|_| UpdateError::Stopped)? {
@@ -90,8 +90,8 @@ impl Dataplane {
             }
         }
         let (done, closed) = oneshot::channel();
-        let _ = self.inner.errands.send(Errand::Tell(done));
-        // Without anybody to do errands it is closed already: the switch ends.
+        let _ = self.inner.blocking_tasks.send(BlockingTask::Notify(done));
+        // Without a thread for blocking tasks it is closed already: the switch ends.
         let _ = closed.await;
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Dataplane {
             return invalid(format!("give a number below {DROP_PORT} that is not the CPU port's"));
         }
         let (mtu, longest) =
-            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.longest_frame - FRAME_OVERHEAD);
+            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.max_frame_len - FRAME_OVERHEAD);
         if mtu > longest {
             return invalid(format!(
                 "the MTU of `{interface}` is {mtu}, and the switch was started for {longest}: lower it (ip link set \
@@ -117,8 +117,8 @@ impl Dataplane {
         }
         let port = Port::new(number, new.config.link.clone(), inner.seed);
         let (done, opened) = oneshot::channel();
-        let errand = Errand::Open { interface: interface.clone(), cells: port.cells.clone(), done };
-        inner.errands.send(errand).map_err(|_| UpdateError::Stopped)?;
+        let task = BlockingTask::Open { interface: interface.clone(), done };
+        inner.blocking_tasks.send(task).map_err(|_| UpdateError::Stopped)?;
         Ok(Opening { new, port, opened })
     }
 
@@ -127,8 +127,8 @@ impl Dataplane {
         let io = io.map_err(|e| failed(&config, &e))?;
         let handle = PortHandle::new(&config, &port);
         // The store has to hear of it.
-        handle.told.store(false, Relaxed);
-        locked(&handle.standing).enabled = enabled;
+        handle.up_in_store.store(false, Relaxed);
+        locked(&handle.oper_status).enabled = enabled;
         handle.up.store(enabled, Relaxed);
         let capture = self.inner.capture.as_deref();
         let line = handle.line(io, capture).map_err(UpdateError::FailedPrecondition)?;
@@ -173,18 +173,18 @@ impl Dataplane {
         *ports = after;
         drop(ports);
         for port in gone {
-            // Whoever watches it learns that it is down.
+            // Groups that watch the port get to know that it is down.
             links::remove(inner, &port);
             tracing::info!("port {} ({}) was removed", port.number, port.interface);
         }
-        links::tell_store(inner, &mut inner.store());
+        links::report_to_store(inner, &mut inner.store());
         Ok(removed)
     }
 
     /// The socket of a port that is gone is closed where one may wait for that.
     fn close(&self, line: Line) {
         if let Some(io) = line.io {
-            let _ = self.inner.errands.send(Errand::Close(io));
+            let _ = self.inner.blocking_tasks.send(BlockingTask::Close(io));
         }
     }
 }
@@ -200,20 +200,19 @@ fn failed(config: &PortConfig, error: &io::Error) -> UpdateError {
     }
 }
 
-/// Opens and closes what carries frames, until the switch stops. Threads that come with it have the niceness of this
-/// one, whoever asked.
-pub fn errands(errands: &mpsc::Receiver<Errand>, threads: usize, longest_frame: usize) {
-    for errand in errands {
-        match errand {
-            Errand::Close(io) => drop(io),
-            // Who has gone meanwhile wants nothing, neither here nor below.
-            Errand::Open { interface, cells, done } => {
-                let _ = done.send(open_interface(&interface, threads, longest_frame, &cells));
+/// Opens and closes what carries frames, until the switch stops.
+pub fn run_blocking_tasks(tasks: &mpsc::Receiver<BlockingTask>) {
+    for task in tasks {
+        match task {
+            BlockingTask::Close(io) => drop(io),
+            // A caller that has gone meanwhile wants nothing, neither here nor below.
+            BlockingTask::Open { interface, done } => {
+                let _ = done.send(open_interface(&interface));
             }
-            Errand::Tell(done) => {
+            BlockingTask::Notify(done) => {
                 let _ = done.send(());
             }
-            Errand::End => return,
+            BlockingTask::End => return,
         }
     }
 }
@@ -230,9 +229,9 @@ mod tests {
     fn an_interface_that_comes_back_is_that_of_its_port_only() {
         let ports = vec![PortConfig { number: 1, interface: "memory".into(), link: None }];
         let (cpu_port, capture) = (None, None);
-        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port, priority_queues: 8, seed: 1, capture };
         let (dataplane, _events, ends) = Dataplane::start_in_memory(config).unwrap();
-        // Of a port that had the number before.
+        // An interface of a port that had the number before.
         let (line, _end) = MemoryPort::pair().unwrap();
         dataplane.inner.commands.send(Command::Open { failed: Arc::default(), io: Box::new(line) });
         assert!(ends[0].send(&[7; 60]));

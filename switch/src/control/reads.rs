@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Backups, Dataplane};
-use crate::change::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
+use crate::dataplane_ops::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::program::{
     ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
 };
 use crate::state::register::RegisterArray;
 use crate::state::{ColourCells, CounterCell};
 use crate::store::{Snapshot, Store};
-use crate::update::{EntryView, ProfileGroup, Replicated, UpdateError};
+use crate::write_api::{EntryView, ProfileGroup, Replicated, UpdateError};
 
 impl Dataplane {
     pub fn entry(&self, table: TableId, key: &EntryKey) -> Result<EntryView, UpdateError> {
@@ -26,7 +26,7 @@ impl Dataplane {
         self.read(|store| store.direct_counter(table, key))
     }
 
-    /// What a direct meter has coloured.
+    /// Returns the packets that a direct meter has coloured.
     pub fn direct_colours(&self, table: TableId, key: Option<&EntryKey>) -> Result<ColourCounts, UpdateError> {
         self.read(|store| store.direct_colours(table, key))
     }
@@ -41,7 +41,7 @@ impl Dataplane {
         self.read(|store| store.entries(table, self.inner.clock.now()))
     }
 
-    /// The same at one time, entry by entry when it is asked for.
+    /// Returns a snapshot of a table's entries, which makes each when it is asked for.
     pub fn snapshot(&self, table: TableId) -> Result<Snapshot, UpdateError> {
         self.read(|store| store.snapshot(table, self.inner.clock.now()))
     }
@@ -66,13 +66,13 @@ impl Dataplane {
         self.read(|store| store.meters(meter.0, range))
     }
 
-    /// What the cells `range` of an indirect meter have coloured.
+    /// Returns the packets that the cells `range` of an indirect meter have coloured.
     pub fn colours(&self, meter: MeterId, range: Range<usize>) -> Result<Vec<ColourCounts>, UpdateError> {
         self.read(|store| store.colours(meter.0, range))
     }
 
-    /// All cells of an indirect counter, of a meter's colours or of a register, to be read when it suits; they stay those
-    /// of the program that runs now.
+    /// All cells of an indirect counter, of a meter's colours or of a register, to be read when it suits; they stay
+    /// those of the program that runs now.
     pub fn counter_cells(&self, counter: CounterId) -> Result<Arc<[CounterCell]>, UpdateError> {
         self.read(|store| of(&store.shared.counters, "counter", counter.0))
     }
@@ -130,7 +130,7 @@ impl Dataplane {
         .unwrap_or_default()
     }
 
-    /// The same of clone sessions.
+    /// Returns clone sessions, with the backups of each replica; all without an id.
     pub fn clone_sessions(&self, id: Option<u32>) -> BTreeMap<u32, (CloneSession, Backups)> {
         self.read(|store| {
             let backups = |id| store.backups().get(&Replicated::Session(id)).cloned().unwrap_or_default();
@@ -159,7 +159,7 @@ impl Dataplane {
     }
 }
 
-/// What `view` makes of one of them, if it is there, or of all.
+/// Maps one of them, if it is there, or all, by `view`.
 fn some<T, V>(all: &BTreeMap<u32, T>, id: Option<u32>, view: impl Fn(u32, &T) -> V) -> BTreeMap<u32, V> {
     match id {
         Some(id) => all.get(&id).map(|one| (id, view(id, one))).into_iter().collect(),

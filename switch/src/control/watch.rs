@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens without being asked for: entries that grow old, and interfaces that go and come.
+//! Work that nobody asks for: ageing of entries, and interfaces that go and come.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,13 +12,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
 use super::{Inner, Notice, PortHandle, links, open_error, open_interface};
-use crate::command::Command;
+use crate::engine_messages::Command;
 use crate::port::Interfaces;
 
 pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Entries looked at for idleness at a time.
 const AGE_STEP: usize = 4096;
-/// How often interfaces are looked at when the kernel tells nothing, in ms: an interface that failed is opened again.
+/// Interval at which interfaces are polled when the kernel reports nothing, in ms: an interface that failed is
+/// reopened.
 const LOOK_INTERVAL: u16 = 100;
 
 /// Looks after what has time.
@@ -30,7 +31,7 @@ pub fn watch(inner: &Inner) {
 }
 
 pub fn look(inner: &Inner) {
-    links::tell_store(inner, &mut inner.store());
+    links::report_to_store(inner, &mut inner.store());
     age(inner);
     links::sample(inner);
 }
@@ -58,15 +59,15 @@ fn age(inner: &Inner) {
     }
 }
 
-/// Follows the interfaces of ports: the kernel tells when one changes (rtnetlink(7), RTMGRP_LINK), and then all are looked
-/// at, as what it tells may also be lost.
+/// Follows the interfaces of ports: the kernel tells when one changes (rtnetlink(7), RTMGRP_LINK), and then all are
+/// looked at, as what it tells may also be lost.
 pub struct Follower {
     interfaces: Interfaces,
     changes: OwnedFd,
 }
 
 impl Follower {
-    /// Of the network namespace of whoever calls.
+    /// Follows the interfaces of the caller's network namespace.
     pub fn new() -> io::Result<Follower> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let changes = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
@@ -74,7 +75,7 @@ impl Follower {
         Ok(Follower { interfaces: Interfaces::new()?, changes })
     }
 
-    /// Until the switch stops.
+    /// Follows the interfaces until the switch stops.
     pub fn follow(&self, inner: &Inner) {
         while !inner.stopping.load(Relaxed) {
             inner.ports().iter().for_each(|port| self.look(inner, port));
@@ -113,7 +114,7 @@ impl Follower {
         if now != 0 && (known != now && !first || failed) {
             // Opened once for each failure: what the new socket has received would be lost with it.
             port.failed.store(false, Relaxed);
-            match open_interface(&port.interface, inner.io_threads, inner.longest_frame, &port.cells) {
+            match open_interface(&port.interface) {
                 Ok(io) => {
                     inner.commands.send(Command::Open { failed: port.failed.clone(), io });
                 }

@@ -8,27 +8,27 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::{Dataplane, Inner, Program, Update, UpdateError};
-use crate::change::Change;
-use crate::command::Command;
+use crate::dataplane_ops::Change;
+use crate::engine_messages::Command;
 use crate::machine::Machine;
 use crate::state::Shared;
-use crate::store::{self, Carried, Reach, Store};
+use crate::store::{self, MovedCounts, PipelineScope, Store};
 
 /// Updates that packets can see all at once; more would hold packets up.
-const MOST_AT_ONCE: usize = 8192;
+const MAX_UPDATES_AT_ONCE: usize = 8192;
 
 /// A program that was made ready to run.
 pub struct Prepared(Stage);
 
-/// The same, with what was written to it.
+/// Program that was made ready, with what was written to it.
 pub struct Stage {
     pub store: Store,
     machine: Box<Machine>,
-    carried: Vec<Carried>,
+    moved_counts: Vec<MovedCounts>,
 }
 
 impl Stage {
-    /// What is not about the machine is made anew from the store when the program is committed.
+    /// Applies changes to the machine; everything else is made anew from the store when the program is committed.
     fn apply(&mut self, changes: Vec<Change>, now: u64) {
         for mut change in changes {
             change.apply(&mut self.machine.state, now);
@@ -47,7 +47,7 @@ impl Dataplane {
         self.commit_prepared(self.prepare(program)?).await
     }
 
-    /// As [`Dataplane::commit`], for callers without an async runtime.
+    /// Commits as [`Dataplane::commit`] does, for callers without an async runtime.
     pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
         let replaced = self.begin_commit(self.prepare(program)?);
         drop(replaced.blocking_recv().map_err(|_| UpdateError::Stopped)?);
@@ -59,13 +59,14 @@ impl Dataplane {
         self.inner.make_stage(program, None).map(Prepared)
     }
 
-    /// The same for [`Dataplane::reconcile_prepared`]: its counters and registers are those of the running program.
+    /// Makes a program ready for [`Dataplane::reconcile_prepared`]: its counters and registers are those of the running
+    /// program.
     pub fn prepare_to_reconcile(&self, program: Program) -> Result<Prepared, UpdateError> {
         let shares = self.inner.store().as_ref().map(|store| (store.program.clone(), store.shared.clone()));
         self.inner.make_stage(program, shares).map(Prepared)
     }
 
-    /// What is written to and read from the answer is the state of the program that was made ready. It replaces one
+    /// Returns a handle that writes to and reads from the program that was made ready. It replaces one
     /// that waits already.
     pub fn stage_prepared(&self, Prepared(stage): Prepared) -> Dataplane {
         let before = self.inner.stage().replace(stage);
@@ -73,7 +74,7 @@ impl Dataplane {
         Dataplane { inner: self.inner.clone(), staged: true }
     }
 
-    /// The same with a program that has to be made ready.
+    /// Makes a program ready, and stages it as [`Dataplane::stage_prepared`] does.
     pub fn stage(&self, program: Program) -> Result<Dataplane, UpdateError> {
         Ok(self.stage_prepared(self.prepare(program)?))
     }
@@ -91,20 +92,16 @@ impl Dataplane {
         self.commit_prepared(Prepared(stage)).await
     }
 
-    /// As [`Dataplane::commit`], with a program that was made ready.
+    /// Commits, as [`Dataplane::commit`] does, a program that was made ready.
     pub async fn commit_prepared(&self, prepared: Prepared) -> Result<(), UpdateError> {
         let old = self.begin_commit(prepared).await.map_err(|_| UpdateError::Stopped)?;
         free(old);
         Ok(())
     }
 
-    /// Replaces the pipeline and keeps what was written to the old one, or refuses. No packet meets a state between
-    /// the two; queued packets are dropped, and meters start with full buckets.
-    pub async fn reconcile(&self, program: Program) -> Result<(), UpdateError> {
-        self.reconcile_prepared(self.prepare_to_reconcile(program)?).await
-    }
-
-    /// The same with a program that was made ready for it, since when no other has been committed.
+    /// Replaces the pipeline by one that was made ready for it, since when no other has been committed, and keeps what
+    /// was written to the old one, or refuses. No packet meets a state between the two; queued packets are dropped, and
+    /// meters start with full buckets.
     pub async fn reconcile_prepared(&self, Prepared(mut stage): Prepared) -> Result<(), UpdateError> {
         let dataplane = self.clone();
         let begin = move || {
@@ -113,7 +110,7 @@ impl Dataplane {
             let mut store = dataplane.inner.store();
             if let Some(old) = store.as_ref() {
                 let mut changes = Vec::new();
-                stage.carried = stage.store.carry(old, now, &mut changes)?;
+                stage.moved_counts = stage.store.reconcile(old, now, &mut changes)?;
                 stage.apply(changes, now);
             }
             let (old, answer) = dataplane.inner.replace(&mut store, stage);
@@ -148,7 +145,7 @@ impl Dataplane {
         finish_write(results, applied)
     }
 
-    /// As [`Dataplane::write`], for callers without an async runtime.
+    /// Writes as [`Dataplane::write`] does, for callers without an async runtime.
     pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
         let (results, ended) = self.begin_write(updates);
         finish_write(results, ended.is_none_or(|ended| ended.blocking_recv().is_ok()))
@@ -210,17 +207,17 @@ impl Dataplane {
         }
     }
 
-    /// Why packets cannot meet all of the updates at once, if so.
+    /// Returns why packets cannot meet all of the updates at once, if so.
     pub fn check_at_once(&self, updates: &[Update]) -> Result<(), String> {
-        if updates.len() > MOST_AT_ONCE {
-            return Err(format!("{} updates cannot take effect at once: {MOST_AT_ONCE} can", updates.len()));
+        if updates.len() > MAX_UPDATES_AT_ONCE {
+            return Err(format!("{} updates cannot take effect at once: {MAX_UPDATES_AT_ONCE} can", updates.len()));
         }
-        let reach = self.read(|store| {
-            let reach = |all: Reach, update| all.and(Reach::of(update, &store.program));
-            Ok(updates.iter().fold(Reach::Nowhere, reach))
+        let scope = self.read(|store| {
+            let scope = |all: PipelineScope, update| all.and(PipelineScope::of(update, &store.program));
+            Ok(updates.iter().fold(PipelineScope::Nowhere, scope))
         });
-        match reach {
-            Ok(Reach::Both) if updates.len() > 1 => {
+        match scope {
+            Ok(PipelineScope::Both) if updates.len() > 1 => {
                 Err("the updates reach into ingress and egress, between which packets wait in queues".into())
             }
             _ => Ok(()),
@@ -270,7 +267,7 @@ impl Inner {
         let shared = Arc::new(shared);
         let machine = Box::new(Machine::new(&program, shared.clone(), self.seed));
         let (store, changes) = Store::new(program, shared)?;
-        let mut stage = Stage { store, machine, carried: Vec::new() };
+        let mut stage = Stage { store, machine, moved_counts: Vec::new() };
         stage.apply(changes, now);
         Ok(stage)
     }
@@ -285,12 +282,12 @@ impl Inner {
         let changes = stage.store.beside_the_machine();
         let (done, answer) = oneshot::channel();
         let old = store.replace(stage.store);
-        self.commands.send(Command::Commit { machine: stage.machine, changes, carried: stage.carried, done });
+        self.commands.send(Command::Commit { machine: stage.machine, changes, moved_counts: stage.moved_counts, done });
         (old, answer)
     }
 }
 
-/// What holds much memory is given back without anybody waiting.
+/// Frees what holds much memory on a thread of its own, so that nobody waits.
 fn free<T: Send + 'static>(old: Option<T>) {
     match Handle::try_current() {
         Ok(runtime) if old.is_some() => drop(runtime.spawn_blocking(move || drop(old))),

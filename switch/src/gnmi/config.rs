@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was set, and what it means for the ports: scheduler policies and link models become [`LinkConfig`]s, and the other
-//! way round at the start.
+//! The configuration that was set, and its meaning for the ports: scheduler policies and link models become
+//! [`LinkConfig`]s, and the other way round at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::link::MAX_WEIGHT;
 pub type Leaves = BTreeMap<Path, Value>;
 
 /// Packets that the queues of a port may be given memory for.
-const MOST_PACKETS: u64 = 1 << 20;
-const HIGHEST_RATE: u64 = 1_000_000_000_000_000;
-const LONGEST_DELAY_NS: u64 = 60_000_000_000;
+const MAX_QUEUE_PACKETS: u64 = 1 << 20;
+const MAX_RATE: u64 = 1_000_000_000_000_000;
+const MAX_DELAY_NS: u64 = 60_000_000_000;
 
 /// A port as the configuration knows it.
 pub struct Port {
@@ -26,7 +26,7 @@ pub struct Port {
     pub link: Option<LinkConfig>,
 }
 
-/// What a configuration makes of a port.
+/// Settings of a port by a configuration.
 #[derive(Debug, PartialEq)]
 pub struct Meaning {
     pub enabled: bool,
@@ -34,7 +34,7 @@ pub struct Meaning {
     pub link: Option<LinkConfig>,
 }
 
-/// What there is not, and the mend.
+/// Names the interface that is missing, and the fix.
 pub fn no_interface(name: &str) -> String {
     format!("there is no interface {name}: give its config/id, the number of its port, to add it")
 }
@@ -63,8 +63,8 @@ fn interface_path(name: &str) -> Path {
     steps([("interfaces", None), ("interface", Some(("name", name)))])
 }
 
-/// The leaves that stand for the ports as they were started: a policy for each one that has a link model, under the name
-/// of the interface.
+/// The leaves that stand for the ports as they were started: a policy for each one that has a link model, under the
+/// name of the interface.
 pub fn of_start(ports: &[Port]) -> Leaves {
     let mut leaves = Leaves::new();
     for Port { interface, link } in ports {
@@ -148,7 +148,7 @@ pub fn interface_of(path: &Path) -> Option<&str> {
     if path.has(1, "scheduler-policies") { None } else { path.key("interface") }
 }
 
-/// What the configuration means for each port; an error says what it cannot mean.
+/// Returns the settings of each port by the configuration, or an error that names the leaf at fault.
 pub fn meaning(leaves: &Leaves, ports: &[Port], queues: usize) -> Result<Vec<Meaning>, Status> {
     for path in leaves.keys() {
         if let Some(name) = interface_of(path)
@@ -192,8 +192,8 @@ pub fn meaning(leaves: &Leaves, ports: &[Port], queues: usize) -> Result<Vec<Mea
                 return refuse(format!("{}: its link plays a trace in place of a rate: give no cir", port.interface));
             }
             link.trace = trace;
-            link.delay_ns = number("delay", LONGEST_DELAY_NS)?;
-            link.jitter_ns = number("jitter", LONGEST_DELAY_NS)?;
+            link.delay_ns = number("delay", MAX_DELAY_NS)?;
+            link.jitter_ns = number("jitter", MAX_DELAY_NS)?;
             link.overhead = number("overhead", 1 << 16)? as u32;
             link.loss = match model("loss") {
                 Some(Value::Fraction(loss)) => *loss,
@@ -219,8 +219,8 @@ struct Scheduler {
     shaper: [Option<u64>; 4],
 }
 
-/// What a scheduler policy makes of a link: schedulers with strict priority from the highest queue down, then those that
-/// share by weight, as one round, and one whose output is the interface, for the port as a whole.
+/// Compiles a scheduler policy to a link's configuration: schedulers with strict priority from the highest queue down,
+/// then those that share by weight, as one round, and one whose output is the interface, for the port as a whole.
 fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Status> {
     let mut schedulers: BTreeMap<u64, Scheduler> = BTreeMap::new();
     let whole = policy_path(name);
@@ -261,11 +261,11 @@ fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Stat
         if burst.is_some() && rate.is_none() {
             return refuse(format!("{at}: bc without cir"));
         }
-        if let Some(rate) = rate.filter(|rate| !(1..=HIGHEST_RATE).contains(rate)) {
-            return refuse(format!("{at}: cir {rate} is not from 1 to {HIGHEST_RATE}"));
+        if let Some(rate) = rate.filter(|rate| !(1..=MAX_RATE).contains(rate)) {
+            return refuse(format!("{at}: cir {rate} is not from 1 to {MAX_RATE}"));
         }
-        if let Some(packets) = packets.filter(|packets| *packets > MOST_PACKETS) {
-            return refuse(format!("{at}: max-queue-depth-packets {packets} is above {MOST_PACKETS}"));
+        if let Some(packets) = packets.filter(|packets| *packets > MAX_QUEUE_PACKETS) {
+            return refuse(format!("{at}: max-queue-depth-packets {packets} is above {MAX_QUEUE_PACKETS}"));
         }
         let (burst, packets) = (burst.unwrap_or(0) as u32, packets.map(|packets| packets as u32));
         if scheduler.to_interface {
@@ -328,8 +328,8 @@ mod tests {
     }
 
     fn queue() -> impl Strategy<Value = QueueConfig> {
-        let limits = (prop::option::of(0u32..=MOST_PACKETS as u32), prop::option::of(0..=u64::from(u32::MAX)));
-        let rate = prop::option::of((1..=HIGHEST_RATE, any::<u32>()));
+        let limits = (prop::option::of(0u32..=MAX_QUEUE_PACKETS as u32), prop::option::of(0..=u64::from(u32::MAX)));
+        let rate = prop::option::of((1..=MAX_RATE, any::<u32>()));
         let weight = prop::option::of(1..=MAX_WEIGHT);
         let queue = (limits, rate, weight).prop_map(|((limit_packets, limit_bytes), rate, weight)| {
             let (rate, burst) = (rate.map(|(rate, _)| rate), rate.map_or(0, |(_, burst)| burst));
@@ -339,13 +339,13 @@ mod tests {
     }
 
     proptest! {
-        /// What the command line says is a configuration that means the same.
+        /// Checks that the command line's links are a configuration that means the same.
         #[test]
         fn a_start_is_a_configuration(
             queues in prop::array::uniform8(queue()),
             port in queue(),
-            limit_packets in 0..=MOST_PACKETS as u32,
-            delays in (0..=LONGEST_DELAY_NS, 0..=LONGEST_DELAY_NS, prop_oneof![Just(0.0), 0.0..=1.0], 0u32..=1 << 16),
+            limit_packets in 0..=MAX_QUEUE_PACKETS as u32,
+            delays in (0..=MAX_DELAY_NS, 0..=MAX_DELAY_NS, prop_oneof![Just(0.0), 0.0..=1.0], 0u32..=1 << 16),
         ) {
             let (delay_ns, jitter_ns, loss, overhead) = delays;
             let QueueConfig { rate, burst, limit_bytes, .. } = port;
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_trace_stays_and_allows_no_rate() {
-        let trace = std::sync::Arc::new(crate::trace::Trace::parse("1\n").unwrap());
+        let trace = std::sync::Arc::new(crate::link_trace::Trace::parse("1\n").unwrap());
         let with_trace = |rate| LinkConfig { rate, trace: Some(trace.clone()), ..Default::default() };
         let ports = ports(Some(with_trace(None)));
         let mut leaves = of_start(&ports);

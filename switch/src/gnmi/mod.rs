@@ -8,7 +8,7 @@
 //! | `tree` | the leaves that there are now |
 //! | `config` | what was set, and what it means for the ports |
 //! | `render` | leaves as answers, one by one or as JSON |
-//! | `set`, `subscribe`, `service` | the RPCs |
+//! | `set`, `shared`, `subscribe`, `service` | the RPCs, and the state that they share |
 //!
 //! docs/switch/queues.md says which paths there are.
 
@@ -19,6 +19,7 @@ mod render;
 mod schema;
 mod service;
 mod set;
+mod shared;
 mod subscribe;
 #[cfg(test)]
 mod tests;
@@ -31,14 +32,14 @@ use crate::control::Dataplane;
 use proto::gnmi::g_nmi_server::GNmiServer;
 
 /// The largest request.
-const LARGEST_REQUEST: usize = 1 << 20;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// Of the service, in gRPC's paths.
+/// Name of the service in gRPC's paths.
 pub const NAME: &str = "gnmi.gNMI";
 
 /// The service of a data plane; its configuration starts as the data plane's.
 pub fn server(dataplane: Dataplane) -> GNmiServer<service::Service> {
-    GNmiServer::new(service::Service(Arc::new(service::Shared::new(dataplane))))
-        .max_decoding_message_size(LARGEST_REQUEST)
+    GNmiServer::new(service::Service(Arc::new(shared::Shared::new(dataplane))))
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX)
 }

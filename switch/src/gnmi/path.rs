@@ -11,8 +11,8 @@ use super::schema::{MODELS, Node, ROOT};
 use super::value::{self, Value};
 
 /// Steps of a path in a request, with those of its prefix, and bytes of their names and keys.
-const MOST_STEPS: usize = 32;
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH_STEPS: usize = 32;
+const MAX_PATH_LEN: usize = 4096;
 
 /// A step to a node: its name, and which entry if it is one of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +105,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Of prefix and path.
+    /// Parses prefix and path.
     pub fn parse(prefix: Option<&gnmi::Path>, path: &gnmi::Path) -> Result<Pattern, Status> {
         let mut wants = Vec::new();
         let mut text = String::new();
@@ -178,7 +178,7 @@ impl Pattern {
         Ok(path)
     }
 
-    /// What has these steps may be, or be below, or be above, what is wanted.
+    /// Returns true if a path of these steps may be, or be below, or be above, what is wanted.
     pub fn may_match(&self, steps: &[Step]) -> bool {
         for (want, step) in self.wants.iter().zip(steps) {
             if want.name == Name::Deep {
@@ -191,9 +191,9 @@ impl Pattern {
         true
     }
 
-    /// How many steps of a path are the node that is wanted, at most; `None`: the path is not in it.
+    /// Returns the number of a path's steps that are the node that is wanted, at most; `None`: the path is not in it.
     pub fn depth(&self, steps: &[Step]) -> Option<usize> {
-        // Which numbers of steps all that is wanted so far can be.
+        // Numbers of steps that all that is wanted so far can be.
         let mut can = vec![false; steps.len() + 1];
         can[0] = true;
         for want in &self.wants {
@@ -232,18 +232,18 @@ impl Want {
     }
 }
 
-/// What a request may ask for, before anything is looked up.
+/// Checks the size of a request, before anything is looked up.
 fn check_size(messages: &[&gnmi::Path]) -> Result<(), Status> {
     let steps = messages.iter().map(|message| message.elem.len()).sum::<usize>();
-    if steps > MOST_STEPS {
-        let reason = format!("a path of {steps} steps: {MOST_STEPS} are the most, with those of its prefix");
+    if steps > MAX_PATH_STEPS {
+        let reason = format!("a path of {steps} steps: {MAX_PATH_STEPS} are the most, with those of its prefix");
         return Err(Status::resource_exhausted(reason));
     }
     let keys = |elem: &gnmi::PathElem| elem.key.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     let elems = messages.iter().flat_map(|message| &message.elem);
     let bytes = elems.map(|elem| elem.name.len() + keys(elem)).sum::<usize>();
-    if bytes > LONGEST_PATH {
-        let reason = format!("a path of {bytes} bytes: {LONGEST_PATH} are the most, with those of its prefix");
+    if bytes > MAX_PATH_LEN {
+        let reason = format!("a path of {bytes} bytes: {MAX_PATH_LEN} are the most, with those of its prefix");
         return Err(Status::resource_exhausted(reason));
     }
     Ok(())
@@ -286,7 +286,7 @@ mod tests {
     fn many_wildcards_cost_no_more_than_the_tree() {
         let started = Instant::now();
         let twice = [["...", "*"]; 16].concat();
-        for names in [vec!["..."; MOST_STEPS], vec!["*", "...", "*", "...", "state"], twice[..6].to_vec()] {
+        for names in [vec!["..."; MAX_PATH_STEPS], vec!["*", "...", "*", "...", "state"], twice[..6].to_vec()] {
             let pattern = pattern(&names);
             let deep = steps(&["qos", "interfaces", "interface", "output", "queues", "queue", "state", "name"]);
             for _ in 0..1000 {
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn a_path_has_an_end() {
-        let name = "x".repeat(LONGEST_PATH + 1);
-        for (names, text) in [(vec!["..."; MOST_STEPS + 1], "33 steps"), (vec![name.as_str()], "4097 bytes")] {
+        let name = "x".repeat(MAX_PATH_LEN + 1);
+        for (names, text) in [(vec!["..."; MAX_PATH_STEPS + 1], "33 steps"), (vec![name.as_str()], "4097 bytes")] {
             let error = Pattern::parse(None, &path(&names)).unwrap_err();
             assert_eq!(
                 (error.code(), error.message().contains(text)),

@@ -63,7 +63,8 @@ pub fn updates(pattern: &Pattern, leaves: &BTreeMap<Path, Value>, encoding: Enco
     updates
 }
 
-/// Puts a leaf into the object of a node, which is in the module `its`; `around`: the module that a name without one means.
+/// Puts a leaf into the object of a node, which is in the module `its`; `around`: the module that a name without one
+/// means.
 fn insert(
     object: &mut Json,
     (node, its): (&Node, &'static str),

@@ -20,7 +20,7 @@ const OWN: &str = "apswitch-queues";
 #[derive(Debug)]
 pub struct Node {
     pub name: &'static str,
-    /// Where it is defined, if not where its parent is.
+    /// Module that defines it, if not its parent's.
     module: Option<&'static str>,
     pub kind: Kind,
 }

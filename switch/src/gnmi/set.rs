@@ -3,8 +3,8 @@
 //! something for every port.
 //!
 //! Which ports there are is part of the request, not of the configuration: an `id` adds the port of an interface, and
-//! only a delete of the interface itself takes it away. What is deleted or replaced above it is set anew, as on a device
-//! whose interfaces are built in.
+//! only a delete of the interface itself takes it away. What is deleted or replaced above it is set anew, as on a
+//! device whose interfaces are built in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +20,17 @@ use super::schema::{Kind, Node};
 use super::value::{self, Value};
 
 /// Operations of a request, and bytes of a text or a key in it.
-const MOST_OPERATIONS: usize = 1024;
-const LONGEST_TEXT: usize = 256;
+const MAX_OPERATIONS: usize = 1024;
+const MAX_TEXT_LEN: usize = 256;
 /// Leaves that a configuration may hold.
-const MOST_SET: usize = 1 << 14;
+const MAX_CONFIG_LEAVES: usize = 1 << 14;
 
-/// What a request makes of the configuration and of the ports.
+/// The configuration and the ports as a request changes them.
 pub struct Edit {
     pub leaves: Leaves,
     /// The number of each port by the interface, as they shall be.
     pub ports: BTreeMap<String, u64>,
-    /// Those that there are.
+    /// Ports that there are.
     before: BTreeMap<String, u64>,
     /// Interfaces that the request names.
     named: BTreeSet<String>,
@@ -39,11 +39,11 @@ pub struct Edit {
     pub results: Vec<gnmi::UpdateResult>,
 }
 
-/// To be called before the request waits for its turn.
+/// Checks the number of operations, before the request waits for its turn.
 pub fn check_operations(request: &gnmi::SetRequest) -> Result<(), Status> {
     match request.delete.len() + request.replace.len() + request.update.len() {
-        ..=MOST_OPERATIONS => Ok(()),
-        number => Err(exhausted(format!("{number} operations: {MOST_OPERATIONS} are the most"))),
+        ..=MAX_OPERATIONS => Ok(()),
+        number => Err(exhausted(format!("{number} operations: {MAX_OPERATIONS} are the most"))),
     }
 }
 
@@ -84,8 +84,8 @@ impl Edit {
         }
         config::with_keys(&mut self.leaves);
         match self.leaves.len() {
-            ..=MOST_SET => Ok(()),
-            leaves => Err(exhausted(format!("a configuration of {leaves} leaves: {MOST_SET} are the most"))),
+            ..=MAX_CONFIG_LEAVES => Ok(()),
+            leaves => Err(exhausted(format!("a configuration of {leaves} leaves: {MAX_CONFIG_LEAVES} are the most"))),
         }
     }
 
@@ -193,12 +193,12 @@ impl Edit {
     fn leaf(&mut self, path: Path, node: &'static Node, value: Value) -> Result<(), Status> {
         let keys = path.0.iter().filter_map(|step| Some(step.key.as_ref()?.1.len()));
         let text = if let Value::Text(text) = &value { text.len() } else { 0 };
-        if let Some(bytes) = keys.chain([text]).find(|bytes| *bytes > LONGEST_TEXT) {
+        if let Some(bytes) = keys.chain([text]).find(|bytes| *bytes > MAX_TEXT_LEN) {
             let of = path.name();
-            return Err(exhausted(format!("{of}: a text or key of {bytes} bytes: {LONGEST_TEXT} are the most")));
+            return Err(exhausted(format!("{of}: a text or key of {bytes} bytes: {MAX_TEXT_LEN} are the most")));
         }
-        if self.leaves.len() > MOST_SET {
-            return Err(exhausted(format!("{path}: more than {MOST_SET} leaves are set")));
+        if self.leaves.len() > MAX_CONFIG_LEAVES {
+            return Err(exhausted(format!("{path}: more than {MAX_CONFIG_LEAVES} leaves are set")));
         }
         let above = path.0.len().checked_sub(2).map(|index| &path.0[index]);
         let is_config = above.is_some_and(|step| step.name == "config");
@@ -225,8 +225,8 @@ impl Edit {
             return self.add_port(&path, name, *number);
         }
         match node.kind {
-            Kind::Fixed(_) if self.fixed.len() > MOST_SET => {
-                Err(exhausted(format!("{path}: more than {MOST_SET} leaves that are always the same")))
+            Kind::Fixed(_) if self.fixed.len() > MAX_CONFIG_LEAVES => {
+                Err(exhausted(format!("{path}: more than {MAX_CONFIG_LEAVES} leaves that are always the same")))
             }
             Kind::Fixed(_) => {
                 self.fixed.insert(path, value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscribe: what is sent when, over one stream. Changes are found by looking: the data plane keeps no list of them, so
-//! that it has no more to do when somebody watches.
+//! Subscribe: what is sent when, over one stream. Changes are found by looking: the data plane keeps no list of them,
+//! so that it has no more to do when somebody watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::proto::gnmi::subscribe_response::Response;
 use super::proto::gnmi::subscription_list::Mode;
 use super::proto::gnmi::{Encoding, SubscriptionMode};
 use super::render;
-use super::service::Shared;
+use super::shared::{Shared, no_extensions};
 use super::value::Value;
 
 /// The shortest interval between samples; also how soon a change is seen.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(50);
-/// What a target-defined subscription samples with.
+/// Sample interval of a target-defined subscription.
 const USUAL: Duration = Duration::from_secs(1);
 /// A client that takes nothing for so long loses its stream.
 const STALL: Duration = Duration::from_secs(30);
-const MOST_SUBSCRIPTIONS: usize = 64;
+const MAX_SUBSCRIPTIONS: usize = 64;
 /// Leaves in a message.
 const PORTION: usize = 512;
 
@@ -62,7 +62,7 @@ pub async fn serve(
     outgoing: &Outgoing,
 ) -> Result<(), Status> {
     let Some(first) = incoming.message().await? else { return Ok(()) };
-    super::service::no_extensions(&first.extension)?;
+    no_extensions(&first.extension)?;
     let Some(Request::Subscribe(list)) = first.request else {
         return Err(Status::invalid_argument("the first message of a stream has to be `subscribe`"));
     };
@@ -119,8 +119,8 @@ pub async fn refuse(outgoing: &Outgoing, status: Status) {
 
 /// The subscriptions of a list.
 fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
-    if list.subscription.len() > MOST_SUBSCRIPTIONS {
-        return Err(Status::resource_exhausted(format!("at most {MOST_SUBSCRIPTIONS} subscriptions in a stream")));
+    if list.subscription.len() > MAX_SUBSCRIPTIONS {
+        return Err(Status::resource_exhausted(format!("at most {MAX_SUBSCRIPTIONS} subscriptions in a stream")));
     }
     if Mode::try_from(list.mode).is_err() {
         return Err(Status::invalid_argument("mode: STREAM, ONCE or POLL"));
@@ -132,8 +132,8 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
         let pattern = Pattern::parse(list.prefix.as_ref(), &path)?;
         let asked = Duration::from_nanos(subscription.sample_interval);
         let heartbeat = Some(Duration::from_nanos(subscription.heartbeat_interval)).filter(|beat| !beat.is_zero());
-        if heartbeat.is_some_and(|beat| beat < SHORTEST) {
-            return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {SHORTEST:?}")));
+        if heartbeat.is_some_and(|beat| beat < MIN_INTERVAL) {
+            return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {MIN_INTERVAL:?}")));
         }
         let watch = |interval, changes| Watch {
             pattern: pattern.clone(),
@@ -148,9 +148,9 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
         let mode = if list.mode() == Mode::Stream { subscription.mode() } else { SubscriptionMode::OnChange };
         watches.push(match mode {
             SubscriptionMode::OnChange => watch(LOOK, true),
-            SubscriptionMode::Sample if asked.is_zero() => watch(SHORTEST, subscription.suppress_redundant),
-            SubscriptionMode::Sample if asked < SHORTEST => {
-                return Err(Status::invalid_argument(format!("{pattern}: sample_interval: at least {SHORTEST:?}")));
+            SubscriptionMode::Sample if asked.is_zero() => watch(MIN_INTERVAL, subscription.suppress_redundant),
+            SubscriptionMode::Sample if asked < MIN_INTERVAL => {
+                return Err(Status::invalid_argument(format!("{pattern}: sample_interval: at least {MIN_INTERVAL:?}")));
             }
             SubscriptionMode::Sample => watch(asked, subscription.suppress_redundant),
             // Counters change all the time, so that both of its meanings are this.
@@ -173,7 +173,7 @@ impl Stream<'_> {
         Ok(std::mem::replace(&mut watch.last, leaves))
     }
 
-    /// Everything of every subscription.
+    /// Sends everything of every subscription.
     async fn all(&self, watches: &mut [Watch]) -> Result<(), Status> {
         for watch in watches {
             self.look(watch).await?;
@@ -187,7 +187,7 @@ impl Stream<'_> {
         for watch in watches.iter_mut().filter(|watch| watch.due <= now) {
             // Samples that were missed are not made up for.
             while watch.due <= now {
-                watch.due += watch.interval.max(SHORTEST);
+                watch.due += watch.interval.max(MIN_INTERVAL);
             }
             let mut beats = false;
             if let (Some(due), Some(beat)) = (&mut watch.heartbeat_due, watch.heartbeat) {

@@ -11,7 +11,8 @@ use tonic::{Code, Request, Status};
 use super::proto::gnmi;
 use super::proto::gnmi::g_nmi_server::GNmi;
 use super::proto::gnmi::typed_value::Value as Typed;
-use super::service::{Service, Shared};
+use super::service::Service;
+use super::shared::Shared;
 use crate::control::{Dataplane, DataplaneConfig, Events, PortConfig, PortNumber, Program};
 use crate::peer::{self, Peer};
 use crate::port::{PacketPort, Pool, PortIo};
@@ -61,14 +62,7 @@ impl Lab {
         }
         (1..=3).for_each(|number| pair(&format!("s{number}"), &format!("h{number}")));
         let ports = vec![PortConfig { number: 1, interface: "s1".into(), link: None }];
-        let config = DataplaneConfig {
-            ports,
-            cpu_port: Some(CPU_PORT),
-            priority_queues: 8,
-            seed: 1,
-            capture: None,
-            io_threads: 0,
-        };
+        let config = DataplaneConfig { ports, cpu_port: Some(CPU_PORT), priority_queues: 8, seed: 1, capture: None };
         let (dataplane, events) = Dataplane::start(config).unwrap();
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/features.json");
         dataplane.commit_blocking(Program::load(&std::fs::read(program).unwrap()).unwrap()).unwrap();
@@ -85,7 +79,7 @@ impl Lab {
         self.try_set(Request::new(request(delete, updates))).unwrap();
     }
 
-    /// Nothing of the request happens.
+    /// Checks that a request is refused, and that nothing of it happens.
     fn refused(&self, code: Code, text: &str, request: gnmi::SetRequest) {
         let (ports, config) = (self.dataplane.port_numbers(), self.get("/", gnmi::get_request::DataType::Config));
         let status = self.try_set(Request::new(request)).unwrap_err();
@@ -129,7 +123,7 @@ impl Lab {
         assert_eq!(self.ports(), ports.iter().map(|(name, number)| (name.to_string(), *number)).collect());
     }
 
-    /// Whether a frame that comes in at `from` for port `to` leaves by `interface`.
+    /// Returns true if a frame that comes in at `from` for port `to` leaves by `interface`.
     fn passes(&mut self, from: &mut PacketPort, to: u8, interface: &mut PacketPort) -> bool {
         // Kind 0x15 goes to the port that is its value (see testdata/programs/features.p4).
         let request = [&[0x15, 0, 0, 0, 0, to][..], &[to; 54]].concat();

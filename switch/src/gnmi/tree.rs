@@ -11,7 +11,7 @@ use super::value::Value;
 use crate::control::{Dataplane, LinkView, PortView, QueueStats, WINDOW};
 
 /// Leaves that a path may name at once. A port has about 150 of them, with eight queues.
-pub const MOST_LEAVES: usize = 1 << 16;
+pub const MAX_LEAVES: usize = 1 << 16;
 
 /// Collects the leaves that are wanted.
 struct Walk<'a> {
@@ -61,13 +61,13 @@ pub fn leaves(
             }
         });
     });
-    // What was set, and that it is so.
+    // Leaves that were set, and their states.
     for (path, value) in config {
         walk.set(path, value);
     }
     match walk.is_full {
         true => Err(Status::resource_exhausted(format!(
-            "{wanted}: more than {MOST_LEAVES} leaves: ask for some of the ports at a time"
+            "{wanted}: more than {MAX_LEAVES} leaves: ask for some of the ports at a time"
         ))),
         false => Ok(walk.leaves),
     }
@@ -80,7 +80,7 @@ impl Walk<'_> {
         }
         let value = value(&path);
         self.leaves.insert(path, value);
-        self.is_full = self.leaves.len() > MOST_LEAVES;
+        self.is_full = self.leaves.len() > MAX_LEAVES;
     }
 
     fn step(&mut self, path: Path, body: impl FnOnce(&mut Self)) {
@@ -102,7 +102,7 @@ impl Walk<'_> {
         });
     }
 
-    /// The same under `config` and `state`.
+    /// Adds the same leaves under `config` and `state`.
     fn twice(&mut self, body: impl Fn(&mut Self)) {
         self.inside("config", &body);
         self.inside("state", &body);

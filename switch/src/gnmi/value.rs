@@ -69,8 +69,8 @@ impl Value {
         }
     }
 
-    /// A leaf in an update. Clients that name no encoding say JSON, as it is 0: like those that say PROTO they get scalars,
-    /// which JSON's clients understand as well.
+    /// A leaf in an update. Clients that name no encoding say JSON, as it is 0: like those that say PROTO they get
+    /// scalars, which JSON's clients understand as well.
     pub fn typed(&self, kind: &Type, encoding: Encoding) -> TypedValue {
         let value = match (encoding, self) {
             (Encoding::JsonIetf, _) => Typed::JsonIetfVal(self.json(kind, true).to_string().into_bytes()),
@@ -84,7 +84,7 @@ impl Value {
     }
 }
 
-/// What a value should have been.
+/// Names the values that a leaf takes.
 fn wanted(kind: &Type) -> String {
     match kind {
         Type::Text => "a string".into(),

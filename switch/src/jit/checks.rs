@@ -4,11 +4,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use cranelift_codegen::ir::{Block, InstBuilder, Value};
+use cranelift_codegen::ir::Block;
 
-use super::emit::Emitter;
-use super::helpers;
-use crate::state::bounds::Memory;
+use super::site::Site;
 
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
@@ -22,67 +20,20 @@ pub fn checked() -> bool {
     CHECKED.load(Relaxed)
 }
 
-/// A place in native code that accesses memory.
-#[derive(Debug)]
-pub struct Site {
-    pub memory: Memory,
-    /// Such as `ingress, instruction 17`.
-    pub place: String,
-}
-
-/// What is being emitted, and the accesses that it checks.
+/// Function that is being emitted, and the accesses that it checks.
 pub struct Checks {
-    function: &'static str,
-    /// What an access belongs to: an instruction, a state of the parser, a header of the deparser.
+    pub function: &'static str,
+    /// Construct that an access belongs to: an instruction, a state of the parser, a header of the deparser.
     pub at: (&'static str, usize),
-    sites: Option<Vec<Box<Site>>>,
+    pub sites: Option<Vec<Box<Site>>>,
     /// Taken where an access is refused.
-    violated: Option<Block>,
+    pub violated: Option<Block>,
 }
 
 impl Checks {
     /// `sites`: those of the functions before, if accesses are checked.
     pub fn new(function: &'static str, sites: Option<Vec<Box<Site>>>) -> Checks {
         Checks { function, at: ("start", 0), sites, violated: None }
-    }
-}
-
-impl Emitter<'_> {
-    /// Goes on only if these bytes may be accessed.
-    pub fn check(&mut self, memory: Memory, address: Value, offset: usize, bytes: usize) {
-        let Checks { function, at: (what, number), sites: Some(sites), .. } = &mut self.checks else { return };
-        sites.push(Box::new(Site { memory, place: format!("{function}, {what} {number}") }));
-        let site = std::ptr::from_ref(&**sites.last().expect("just added")).expose_provenance() as u64;
-        let violated = match self.checks.violated {
-            Some(block) => block,
-            None => *self.checks.violated.insert(self.builder.create_block()),
-        };
-        let address = self.builder.ins().iadd_imm_u(address, offset as i64);
-        let (bytes, site, frame) = (self.constant(bytes as u64), self.constant(site), self.frame);
-        let [allowed] = self.call(helpers::check as *const (), &[frame, address, bytes, site]);
-        let go_on = self.builder.create_block();
-        self.builder.ins().brif(allowed, go_on, &[], violated, &[]);
-        self.builder.switch_to_block(go_on);
-    }
-
-    /// Fills what is left to be filled; the accesses that are checked.
-    pub fn finish(&mut self) -> Result<Option<Vec<Box<Site>>>, String> {
-        let function = self.checks.function;
-        if let Some(reg) = self.foreign_register {
-            return Err(format!("the {function} uses register {reg}, which is none"));
-        }
-        if self.is_full() {
-            return Err(format!(
-                "the {function} is too long: it takes more than {} instructions",
-                super::emit::MOST_INSTRUCTIONS
-            ));
-        }
-        if let Some(block) = self.checks.violated {
-            self.builder.switch_to_block(block);
-            let none = self.constant(0);
-            self.builder.ins().return_(&[none]);
-        }
-        Ok(self.checks.sites.take())
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From instructions to Cranelift's intermediate representation.
+//! Translation of instructions to Cranelift's intermediate representation.
 
+mod check;
 mod table;
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +19,7 @@ use cranelift_frontend::{FunctionBuilder, Switch};
 use super::checks::Checks;
 use super::helpers::{self, MISS};
 use crate::state::bounds::Memory;
-use crate::state::code::{Code, Matching, Place, TableAction, TableCode};
+use crate::state::code::{Code, FieldRef, Matching, TableAction, TableCode};
 use crate::state::frame::PacketState;
 use crate::state::op::{Address, Compare, Op, REGISTERS, Reg};
 use crate::state::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
@@ -29,7 +30,7 @@ use crate::state::{Cells, CounterCell, DROP_PORT, Places, State};
 const FOLLOWED_REGISTERS: u32 = 512;
 
 /// Instructions of a function at most: more would take long to translate.
-pub const MOST_INSTRUCTIONS: usize = 1 << 19;
+pub const MAX_INSTRUCTIONS: usize = 1 << 19;
 
 /// Names for the registers' parts of memory start behind those.
 const FIRST_REGISTER: u32 = 16;
@@ -49,7 +50,7 @@ pub struct Emitter<'f> {
     now: Value,
     pub frame: Value,
     pub bytes: Value,
-    /// Where keys stand while they are looked up, one after the other.
+    /// Stack slot of keys while they are looked up, one after the other.
     key: Option<StackSlot>,
     pub checks: Checks,
     /// A register that is none was asked for: the loader is wrong.
@@ -106,7 +107,7 @@ impl<'f> Emitter<'f> {
 
     /// The function has as many instructions as it may have: what is emitted now is thrown away.
     pub fn is_full(&self) -> bool {
-        self.builder.func.dfg.num_insts() > MOST_INSTRUCTIONS
+        self.builder.func.dfg.num_insts() > MAX_INSTRUCTIONS
     }
 
     pub fn constant(&mut self, value: u64) -> Value {
@@ -177,7 +178,7 @@ impl<'f> Emitter<'f> {
         self.builder.ins().store(flags, value, self.regs, 8 * reg as i32);
     }
 
-    /// From here on, the register's header is not what the frame holds.
+    /// Marks the register's header as differing from the frame from here on.
     fn touch(&mut self, reg: Reg) {
         if let Some(&offset) = self.offsets.get(&reg) {
             let nowhere = self.constant(NOT_IN_FRAME);
@@ -186,7 +187,7 @@ impl<'f> Emitter<'f> {
     }
 
     /// A field, without the copies of a sign; low word first.
-    pub fn get_place(&mut self, place: Place) -> Vec<Value> {
+    pub fn get_place(&mut self, place: FieldRef) -> Vec<Value> {
         let low = self.get(place.reg);
         let low = self.builder.ins().band_imm_s(low, place.mask() as i64);
         let high = (1..place.words()).map(|word| self.get(place.reg + word as Reg));
@@ -194,7 +195,7 @@ impl<'f> Emitter<'f> {
     }
 
     /// Writes a number of at most 64 bits to a field.
-    pub fn put_place(&mut self, place: Place, value: Value) {
+    pub fn put_place(&mut self, place: FieldRef, value: Value) {
         let low = match place.signed && place.width < 64 {
             true => self.sign_extend(value, place.width as u8),
             false => self.builder.ins().band_imm_s(value, place.mask() as i64),

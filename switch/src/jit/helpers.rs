@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What native code calls: methods of [`State`] with C's calling convention.
+//! Functions that native code calls: methods of [`State`] with C's calling convention.
 
-use super::checks::Site;
+use super::site::Site;
 use crate::state::State;
 use crate::state::code::{Code, OtherParserOp};
 use crate::state::frame::Frame;
@@ -75,7 +75,7 @@ pub extern "C" fn emit_parts(state: &mut State, code: &Code, frame: &mut Frame, 
     state.emit_parts(code, frame, header, at);
 }
 
-/// Whether the state holds these bytes; if not, what is wrong is left in it. `frame`: null in the controls.
+/// Returns 1 if the state holds these bytes; if not, 0, and the violation is left in it. `frame`: null in the controls.
 pub extern "C" fn check(
     state: &mut State,
     _: &Code,

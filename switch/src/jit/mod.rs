@@ -13,6 +13,7 @@ mod checks;
 mod emit;
 mod helpers;
 mod parser;
+mod site;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -24,9 +25,10 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
+pub use self::checks::check_native_code;
 use self::checks::{Checks, checked};
-pub use self::checks::{Site, check_native_code};
 use self::emit::Emitter;
+pub use self::site::Site;
 use crate::state::State;
 use crate::state::code::Code;
 use crate::state::frame::Frame;
@@ -44,7 +46,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Bytes of stack that native code takes at most; the packet thread has 2 MiB.
-const MOST_STACK: u32 = 256 << 10;
+const MAX_STACK_BYTES: u32 = 256 << 10;
 
 /// The native code of one program.
 pub struct Native {
@@ -172,7 +174,7 @@ fn define(
     module.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
     let frame = context.compiled_code().and_then(|compiled| compiled.buffer.frame_layout());
     match frame.map_or(0, |frame| frame.frame_to_fp_offset) {
-        ..=MOST_STACK => Ok(id),
-        bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MOST_STACK}: it is too long")),
+        ..=MAX_STACK_BYTES => Ok(id),
+        bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MAX_STACK_BYTES}: it is too long")),
     }
 }

@@ -239,7 +239,7 @@ fn transition(emitter: &mut Emitter, parser: &Parser, index: u16, state: &Parser
     if let Some(select) = &state.select {
         return long_select(emitter, parser, index, select);
     }
-    // Of each part of the key: its words, and its bits in whole bytes.
+    // For each part of the key: its words, and its bits in whole bytes.
     let mut parts = Vec::new();
     for key in state.keys.iter().take(if state.cases.is_empty() { 0 } else { usize::MAX }) {
         let (words, width) = match key {
@@ -493,7 +493,7 @@ fn truncate(emitter: &mut Emitter) {
 }
 
 impl Emitter<'_> {
-    /// How far the frame is parsed.
+    /// Emits the number of bytes that are parsed.
     fn payload(&mut self) -> Value {
         self.load(Memory::Packet, self.state, offset_of!(State, packet) + offset_of!(PacketState, payload))
     }

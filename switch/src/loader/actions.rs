@@ -49,16 +49,16 @@ pub fn single(
     Step { asm, objects, primitive }.compile(&Labels { all: &[], behind: 0 }, messages)
 }
 
-/// What a primitive may jump to.
+/// Labels that a primitive may jump to.
 struct Labels<'l> {
     all: &'l [Label],
     behind: usize,
 }
 
-/// Where a primitive leaves its result.
+/// Destination of a primitive's result.
 struct Target {
     field: Field,
-    /// What takes it to the element that it belongs to.
+    /// Operation that takes it to the element that it belongs to.
     store: Option<HeaderOp>,
 }
 
@@ -275,7 +275,7 @@ impl Step<'_, '_> {
         self.asm.code.push(op);
     }
 
-    /// Whether an instruction will write to a wide field, which is more than it can tell itself.
+    /// Guards an instruction that writes to a wide field, which cannot do so itself.
     fn condition(&mut self, dst: Field, a: Reg, compare: Compare, b: Reg) -> Result<Option<Reg>, LoadError> {
         if !dst.is_wide() {
             return Ok(None);
@@ -310,7 +310,7 @@ impl Step<'_, '_> {
         }
     }
 
-    /// What a primitive writes to: [`Expr::Field`] or [`Expr::Element`].
+    /// Returns the destination of a primitive: [`Expr::Field`] or [`Expr::Element`].
     fn lvalue(&self, index: usize) -> Result<Expr, LoadError> {
         let param = self.param(index)?;
         match operands::field(param, self.asm.phv, &self.asm.place)? {
@@ -430,8 +430,8 @@ impl Step<'_, '_> {
         }
     }
 
-    /// The label that a parameter names. If it is not behind this primitive (P4's for loops go back), what is emitted next
-    /// is counted, and the action ends with more than [`MAX_JUMPS_BACK`].
+    /// The label that a parameter names. If it is not behind this primitive (P4's for loops go back), what is emitted
+    /// next is counted, and the action ends with more than [`MAX_JUMPS_BACK`].
     fn label(&mut self, index: usize, labels: &Labels) -> Result<Label, LoadError> {
         let target = self.number(index)? as usize;
         let (Some(&label), Some(&end)) = (labels.all.get(target), labels.all.last()) else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From expression trees to instructions: registers for parameters, temporaries and constants, labels and jumps.
+//! Assembler from expression trees to instructions: registers for parameters, temporaries and constants, labels and
+//! jumps.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,14 +17,14 @@ use crate::state::wide::{Binary, Fit, Wide, is_true, low_word, power, store};
 use crate::value;
 
 /// Instructions of a program at most, and operands and operations of all its wide expressions together.
-const MOST_CODE: usize = 1 << 18;
-const MOST_WIDE: usize = 1 << 21;
+const MAX_INSTRUCTIONS: usize = 1 << 18;
+const MAX_WIDE_TERMS: usize = 1 << 21;
 
 /// A place in the code that is not yet known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label(u32);
 
-/// What a reference to an action parameter means.
+/// Meaning of a reference to an action parameter.
 #[derive(Clone, Debug)]
 pub enum Param {
     Register { reg: Reg, width: u16 },
@@ -39,7 +40,7 @@ pub struct Assembler<'a> {
     pub wide: Vec<Wide>,
     pub header_ops: Vec<HeaderOp>,
     pub params: Vec<Param>,
-    /// Where constructs stand, for messages.
+    /// Position of the present construct, for messages.
     pub place: String,
     /// A register that takes what nobody reads.
     pub sink: Reg,
@@ -49,7 +50,7 @@ pub struct Assembler<'a> {
     next_temporary: usize,
     /// Behind those of any statement: no constant may stand where one of them was.
     behind_temporaries: usize,
-    /// Of all wide expressions so far.
+    /// Nodes of all wide expressions so far.
     wide_nodes: Cell<usize>,
 }
 
@@ -81,7 +82,7 @@ impl<'a> Assembler<'a> {
 
     /// Refuses more code than a program may have; asked before every statement and expression.
     pub fn check_length(&self) -> Result<(), LoadError> {
-        match self.code.len() > MOST_CODE || self.wide_nodes.get() > MOST_WIDE {
+        match self.code.len() > MAX_INSTRUCTIONS || self.wide_nodes.get() > MAX_WIDE_TERMS {
             true => {
                 self.refuse("the program is too long: its actions, expressions and calls of them take too much code")
             }
@@ -184,7 +185,7 @@ impl<'a> Assembler<'a> {
     fn assign_wide(&mut self, dst: Reg, width: u16, expr: &Expr) -> Result<(), LoadError> {
         let words = value::words(width) as Reg;
         let from = match expr {
-            // Of the same width, the bits are the same whatever they mean.
+            // Fields of the same width have the same bits, signed or not.
             Expr::Field(from) if from.width == width || from.width < width && !from.signed => {
                 Some((from.reg, from.words()))
             }
@@ -310,7 +311,7 @@ impl<'a> Assembler<'a> {
     /// Evaluates in 64-bit registers, into `want` if an instruction is needed at all.
     /// The register holds the value modulo 2^64; the value itself if its range fits.
     fn narrow(&mut self, expr: &Expr, want: Option<Reg>) -> Result<Result<(Reg, Range), NeedsWide>, LoadError> {
-        // What is left by a failed attempt is harmless, but need not stay.
+        // Code that a failed attempt left is harmless, but need not stay.
         let mark = self.code.len();
         let result = self.try_narrow(expr, want)?;
         if result.is_err() {

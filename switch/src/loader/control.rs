@@ -74,7 +74,7 @@ impl<'d> Node<'d> {
 /// Every packet leaves a pipeline: no node leads back to one that it was reached from.
 fn check_flow<'d>(nodes: &HashMap<&'d str, Node<'d>>, init: &'d Option<String>) -> Result<(), LoadError> {
     let known = |name: &str| nodes.get_key_value(name);
-    /// Of a node that was reached.
+    /// State of a node that was reached.
     #[derive(PartialEq)]
     enum Reached {
         OnTheWay,

@@ -41,20 +41,21 @@ pub enum Range {
 /// No constant has more bits, and no left shift by a variable adds more.
 const MAX_BITS: u32 = 1 << 16;
 /// Bits of a value on its way at most.
-const MOST_BITS: u32 = 1 << 20;
+const MAX_INTERMEDIATE_BITS: u32 = 1 << 20;
 /// Nodes of an expression at most.
-const MOST_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 
 /// The expression, if it takes no more than so much memory and time to evaluate.
 fn bounded(expr: Expr, place: &str) -> Result<Expr, LoadError> {
-    if !expr.is_within(&mut { MOST_NODES }) {
-        return refuse(place, format!("its expression is too large: more than {MOST_NODES} operands and operations"));
+    if !expr.is_within(&mut { MAX_NODES }) {
+        return refuse(place, format!("its expression is too large: more than {MAX_NODES} operands and operations"));
     }
     match expr.bits() {
-        ..=MOST_BITS => Ok(expr),
-        bits => {
-            refuse(place, format!("its expression has values of up to {bits} bits: at most {MOST_BITS} are supported"))
-        }
+        ..=MAX_INTERMEDIATE_BITS => Ok(expr),
+        bits => refuse(
+            place,
+            format!("its expression has values of up to {bits} bits: at most {MAX_INTERMEDIATE_BITS} are supported"),
+        ),
     }
 }
 
@@ -359,7 +360,7 @@ fn all(conditions: Vec<Expr>) -> Expr {
     combine(Binary::And, conditions).unwrap_or_else(|| constant(1))
 }
 
-/// As a tree that is not deep: a header may have thousands of fields.
+/// Combines conditions to a tree that is not deep: a header may have thousands of fields.
 fn combine(op: Binary, mut conditions: Vec<Expr>) -> Option<Expr> {
     while conditions.len() > 1 {
         let mut pairs = Vec::with_capacity(conditions.len().div_ceil(2));
@@ -393,7 +394,7 @@ fn same(pairs: Vec<(HeaderRef, HeaderRef)>, when: bool, phv: &Phv, place: &str) 
             header.field(|h| phv.headers[h as usize].fields.get(at).copied().and_then(find))
         };
         let mut fields = Vec::new();
-        // Of varbits also the lengths.
+        // For varbits the lengths, too.
         for find in [Some, Field::of_length] {
             let pairs = (0..count(&a)).filter_map(|at| Some((field(&a, at, find)?, field(&b, at, find)?)));
             fields.extend(pairs.map(|(a, b)| equal(a, b)));
@@ -407,7 +408,7 @@ fn same(pairs: Vec<(HeaderRef, HeaderRef)>, when: bool, phv: &Phv, place: &str) 
     Ok(if when { same } else { equal(same, constant(0)) })
 }
 
-/// Of varbits also the lengths.
+/// Compares two fields; of varbits also the lengths.
 fn same_field(a: Field, b: Field) -> Vec<Expr> {
     let mut conditions = vec![equal(Expr::Field(a), Expr::Field(b))];
     if let (Some(x), Some(y)) = (a.of_length(), b.of_length()) {

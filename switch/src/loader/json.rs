@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Where a construct stands in the P4 source.
+/// Position of a construct in the P4 source.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SourceInfo {
     #[serde(default)]

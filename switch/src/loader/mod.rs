@@ -22,7 +22,7 @@ use crate::jit::Native;
 use crate::program::{
     CounterInfo, DigestInfo, FieldInfo, LoadError, MeterInfo, MeterUnit, Program, RegisterInfo, ValueSetInfo,
 };
-use crate::state::code::{Algorithm, Calculation, ChecksumCode, Code, HashInput, Message, Place, Snippet, Standard};
+use crate::state::code::{Algorithm, Calculation, ChecksumCode, Code, FieldRef, HashInput, Message, Snippet, Standard};
 use crate::state::headers::Stack;
 use crate::state::op::{Address, Op, REGISTERS};
 use crate::state::wide::store;
@@ -33,11 +33,11 @@ fn refuse<T>(place: impl Into<String>, reason: impl Into<String>) -> Result<T, L
     Err(LoadError { place: shortened(place.into()), reason: shortened(reason.into()) })
 }
 
-/// What a refusal quotes may be as long as the document.
+/// Cuts what a refusal quotes, which may be as long as the document.
 fn shortened(mut text: String) -> String {
-    const MOST: usize = 400;
-    if text.len() > MOST {
-        text.truncate(text.floor_char_boundary(MOST));
+    const MAX: usize = 400;
+    if text.len() > MAX {
+        text.truncate(text.floor_char_boundary(MAX));
         text.push_str("...");
     }
     text
@@ -52,7 +52,7 @@ fn place_of(kind: &str, name: &str, source: &Option<SourceInfo>) -> String {
 }
 
 /// Registers that the parameters of an action take at most.
-const MOST_PARAMS: usize = REGISTERS / 8;
+const MAX_PARAM_REGISTERS: usize = REGISTERS / 8;
 
 /// Indices of named objects, for references by name or id.
 struct Objects {
@@ -77,8 +77,8 @@ impl Program {
         Program::load_with(json, &HashMap::new())
     }
 
-    /// As [`Program::load`], with the sizes of the tables whose entries the JSON gives and the control plane may write:
-    /// the JSON does not tell them from those with constant entries.
+    /// Loads as [`Program::load`] does, with the sizes of the tables whose entries the JSON gives and the control plane
+    /// may write: the JSON does not tell them from those with constant entries.
     pub fn load_with(json: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
         load(json, sizes)
     }
@@ -169,9 +169,9 @@ fn check_format(doc: &Document) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Everything has a number of its own, of 16 bits, and whatever has a size can be counted.
+/// Checks that numbers of objects fit 16 bits, and that sizes can be counted.
 fn check_numbers(doc: &Document) -> Result<(), LoadError> {
-    const MOST: usize = u16::MAX as usize;
+    const MAX: usize = u16::MAX as usize;
     let all = |count: fn(&json::Pipeline) -> usize| doc.pipelines.iter().map(count).sum();
     let calculations = doc.calculations.len() + all(|pipeline| pipeline.action_profiles.len());
     for (what, count) in [
@@ -188,8 +188,8 @@ fn check_numbers(doc: &Document) -> Result<(), LoadError> {
         ("actions", doc.actions.len()),
         ("tables", all(|pipeline| pipeline.tables.len())),
     ] {
-        if count > MOST {
-            return refuse(format!("`{what}`"), format!("{count} of them are not supported (at most {MOST})"));
+        if count > MAX {
+            return refuse(format!("`{what}`"), format!("{count} of them are not supported (at most {MAX})"));
         }
     }
     Ok(())
@@ -200,11 +200,11 @@ fn param_registers(doc: &Document) -> Result<usize, LoadError> {
     let mut most = 0;
     for action in &doc.actions {
         let registers = action.runtime_data.iter().map(|param| words(param.bitwidth)).sum();
-        if registers > MOST_PARAMS {
+        if registers > MAX_PARAM_REGISTERS {
             let reason = format!(
                 "parameters of {} bits together are not supported (at most {})",
                 64 * registers,
-                64 * MOST_PARAMS
+                64 * MAX_PARAM_REGISTERS
             );
             return refuse(place_of("action", &action.name, &action.source_info), reason);
         }
@@ -213,7 +213,7 @@ fn param_registers(doc: &Document) -> Result<usize, LoadError> {
     Ok(most)
 }
 
-/// Everything that is only named and sized.
+/// Declares objects that are only named and sized.
 fn declare(doc: &Document, phv: &Phv) -> Result<(Objects, Program), LoadError> {
     let mut objects = Objects {
         counters: HashMap::new(),
@@ -292,11 +292,11 @@ fn meter_unit(meter: &json::MeterArray) -> Result<MeterUnit, LoadError> {
     }
 }
 
-fn place(field: Field) -> Place {
-    Place { reg: field.reg, width: field.width, signed: field.signed }
+fn place(field: Field) -> FieldRef {
+    FieldRef { reg: field.reg, width: field.width, signed: field.signed }
 }
 
-fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<Place>, LoadError> {
+fn field_places(list: &json::FieldList, kind: &str, phv: &Phv) -> Result<Vec<FieldRef>, LoadError> {
     let where_ = place_of(kind, &list.name, &list.source_info);
     list.elements
         .iter()
@@ -346,7 +346,7 @@ fn calculation(calculation: &json::Calculation, phv: &Phv) -> Result<Calculation
     let algorithm = match calculation.algo.as_str() {
         "csum16" => Algorithm::Csum16,
         "xor16" => Algorithm::Xor16,
-        // Of the custom ones, what BMv2 takes while nobody sets another polynomial.
+        // The custom ones are what BMv2 takes while nobody sets another polynomial.
         "crc16" | "crc16_custom" => Algorithm::Crc16,
         "crc32" | "crc32_custom" => Algorithm::Crc32,
         "random" => Algorithm::Random,
@@ -424,16 +424,16 @@ fn deparser(
 fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     asm.place = "`standard_metadata`".to_string();
     // Read only: a missing multicast group or priority is 0.
-    let zero = Place { reg: asm.constant(0)?, width: 64, signed: false };
+    let zero = FieldRef { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
-    let sink = Place { reg: asm.sink, width: 64, signed: false };
+    let sink = FieldRef { reg: asm.sink, width: 64, signed: false };
     let number = |name: &str| match phv.intrinsic(name) {
         Some(field) if field.signed || field.is_wide() || field.length.is_some() => {
             refuse(format!("`{name}`"), "not a number of at most 64 bits: this is not a v1model program")
         }
         field => Ok(field.map(place)),
     };
-    let optional = |name: &str, missing: Place| Ok(number(name)?.unwrap_or(missing));
+    let optional = |name: &str, missing: FieldRef| Ok(number(name)?.unwrap_or(missing));
     let required = |name: &str| match number(name)? {
         Some(place) => Ok(place),
         None => refuse(format!("`{name}`"), "missing: this is not a v1model program"),

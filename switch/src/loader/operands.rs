@@ -75,7 +75,7 @@ pub fn stack<'p>(typed: &Typed, phv: &'p Phv, place: &str) -> Result<(u16, &'p S
     }
 }
 
-/// What `dereference_..._stack` chooses from.
+/// Returns the elements that `dereference_..._stack` chooses from.
 fn element(typed: &Typed, phv: &Phv, place: &str) -> Result<(Vec<Vec<u16>>, Rc<Expr>), LoadError> {
     let (_, info) = stack(&operand(typed, "left", place)?, phv, place)?;
     let index = expr::parse(&operand(typed, "right", place)?, phv, place)?;
@@ -165,7 +165,8 @@ pub fn last_index(next: Field) -> Expr {
     Expr::Binary(Binary::Subtract, Box::new(Expr::Field(next)), Box::new(constant(1)))
 }
 
-/// What can be read and written: [`Expr::Field`] or [`Expr::Element`]; `None` if the object is something else.
+/// Parses an operand that can be read and written: [`Expr::Field`] or [`Expr::Element`]; `None` if the object is
+/// something else.
 pub fn field(typed: &Typed, phv: &Phv, place: &str) -> Result<Option<Expr>, LoadError> {
     let typed = unwrap(typed, place)?;
     match (typed.kind.as_str(), op(&typed)) {

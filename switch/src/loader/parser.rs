@@ -155,7 +155,7 @@ fn operations(
     Ok(ops)
 }
 
-/// Where the next index of each stack is whose last element the object reads.
+/// Returns the next-index registers of the stacks whose last element the object reads.
 fn read_lasts(value: &Json, asm: &Assembler) -> Vec<Reg> {
     match value {
         Json::Object(object) => {
@@ -267,7 +267,7 @@ fn lookahead(value: &Json, asm: &Assembler) -> Result<(u32, u16), LoadError> {
     }
 }
 
-/// And whether it is signed.
+/// Parses a part of a key; returns it and whether it is signed.
 fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<(SelectPart, bool), LoadError> {
     asm.place = where_.to_string();
     match key.kind.as_str() {
@@ -289,7 +289,7 @@ fn select_part(key: &Typed, asm: &mut Assembler, where_: &str) -> Result<(Select
     }
 }
 
-/// What a transition asks for; `None`: nothing, it is the default.
+/// Condition of a transition; `None`: nothing, it is the default.
 enum Wanted<'t> {
     Default,
     /// Value and mask.
@@ -316,8 +316,8 @@ fn wanted<'t>(transition: &'t Transition, shape: &[(u16, bool)], where_: &str) -
     }
 }
 
-/// The parts of a key one after the other, each padded to whole bytes. p4c adds them up, so that a negative part has taken
-/// 1 from the part before.
+/// The parts of a key one after the other, each padded to whole bytes. p4c adds them up, so that a negative part has
+/// taken 1 from the part before.
 fn concatenation(text: &str, shape: &[(u16, bool)], where_: &str) -> Result<BigUint, LoadError> {
     let mut rest = hex(text, where_)?;
     let (mut result, mut shift) = (BigUint::ZERO, 0);
@@ -329,7 +329,7 @@ fn concatenation(text: &str, shape: &[(u16, bool)], where_: &str) -> Result<BigU
         if signed && negative && index > 0 {
             rest += 1;
         }
-        // What pads a negative part is no bit of it.
+        // The padding of a negative part is no bit of it.
         let bits = if negative { part & (power(width.into()) - 1) } else { part };
         result |= bits.magnitude() << shift;
         shift += padded;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where every header and field lives in the register file.
+//! Layout of headers and fields in the register file.
 //!
 //! ```text
 //! 0 .. fields              the packet header vector (PHV); travels with a packet that waits in a queue
@@ -23,17 +23,17 @@ pub const MAX_WIDTH: u16 = 2048;
 /// Bits of the longest varbit.
 const MAX_VARBIT: u64 = 1 << 14;
 /// Elements of a stack and members of a union at most.
-const MOST_ELEMENTS: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The low word; those above are the next registers. A signed field of up to 64 bits is kept sign-extended.
     pub reg: Reg,
-    /// Of a varbit the most.
+    /// Bits; of a varbit at most.
     pub width: u16,
     pub signed: bool,
     pub header: u16,
-    /// Of a varbit: the register with its length in bits.
+    /// Register with a varbit's length in bits.
     pub length: Option<Reg>,
 }
 
@@ -47,7 +47,7 @@ impl Field {
         Field::new(reg, width, false, NO_HEADER)
     }
 
-    /// Of a varbit: its length in bits.
+    /// Returns the field of a varbit's length in bits.
     pub fn of_length(self) -> Option<Field> {
         Some(Field { reg: self.length?, width: 32, signed: false, length: None, ..self })
     }
@@ -78,8 +78,8 @@ impl HeaderInfo {
         self.fields.iter().find(|field| field.length.is_some())
     }
 
-    /// What two headers have in common if one can be copied onto the other: width and sign of each field, and which is a
-    /// varbit. Their registers are then laid out alike.
+    /// Returns what two headers have in common if one can be copied onto the other: width and sign of each field, and
+    /// which is a varbit. Their registers are then laid out alike.
     pub fn shape(&self) -> impl Iterator<Item = (u16, bool, bool)> {
         self.fields.iter().map(|field| (field.width, field.signed, field.length.is_some()))
     }
@@ -213,12 +213,12 @@ impl Phv {
         let by_id: HashMap<u64, (u16, bool)> =
             doc.headers.iter().zip(0..).map(|(header, at)| (header.id, (at, header.metadata))).collect();
         let headers = |place: String, ids: &[u64]| -> Result<Vec<u16>, LoadError> {
-            if ids.len() > MOST_ELEMENTS {
-                return refuse(place, format!("{} elements are not supported (at most {MOST_ELEMENTS})", ids.len()));
+            if ids.len() > MAX_ELEMENTS {
+                return refuse(place, format!("{} elements are not supported (at most {MAX_ELEMENTS})", ids.len()));
             }
             let found: Option<Vec<(u16, bool)>> = ids.iter().map(|id| by_id.get(id).copied()).collect();
             match found {
-                // Those are never on the wire, and need not be whole bytes.
+                // Metadata are never on the wire, and need not be whole bytes.
                 Some(found) if found.iter().any(|(_, metadata)| *metadata) => {
                     refuse(place, "metadata in a stack or union is not supported: its elements have to be headers")
                 }
@@ -255,8 +255,8 @@ impl Phv {
             let same = |(a, b): (&u16, &u16)| self.headers[*a as usize].shape().eq(self.headers[*b as usize].shape());
             let alike = |pair: &[Vec<u16>]| pair[0].len() == pair[1].len() && pair[0].iter().zip(&pair[1]).all(same);
             let is_whole = |element: &Vec<u16>| element.len() == members.len().max(1);
-            if elements.len() > MOST_ELEMENTS {
-                let reason = format!("{} elements are not supported (at most {MOST_ELEMENTS})", elements.len());
+            if elements.len() > MAX_ELEMENTS {
+                let reason = format!("{} elements are not supported (at most {MAX_ELEMENTS})", elements.len());
                 return refuse(place, reason);
             }
             if elements.is_empty() || !elements.windows(2).all(alike) || !elements.iter().all(is_whole) {
@@ -327,7 +327,8 @@ impl Phv {
         }
     }
 
-    /// How the header stands on the wire: its fields cut at every eighth byte and at the words of their registers.
+    /// Returns the header's layout on the wire: its fields cut at every eighth byte and at the words of their
+    /// registers.
     pub fn wire_layout(&self, header: u16) -> HeaderLayout {
         let info = &self.headers[header as usize];
         let registers = info.registers.clone();

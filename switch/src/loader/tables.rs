@@ -20,9 +20,9 @@ const SCAN_SIZE: usize = 64;
 const DIRECT_BITS: u32 = 12;
 
 /// Words of a key at most: so many stand on the stack while it is looked up.
-const MOST_KEY_WORDS: usize = 1024;
+const MAX_KEY_WORDS: usize = 1024;
 /// Entries of a table at most that are counted at all; far more than there is memory for.
-const MOST_ENTRIES: usize = u32::MAX as usize;
+const MAX_ENTRIES: usize = u32::MAX as usize;
 
 /// The parts of a table that do not depend on the control flow.
 pub fn compile(
@@ -34,7 +34,7 @@ pub fn compile(
     program: &mut Program,
 ) -> Result<(TableInfo, TableCode), LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
-    if table.max_size > MOST_ENTRIES {
+    if table.max_size > MAX_ENTRIES {
         return refuse(where_, format!("a size of {} entries is not supported", table.max_size));
     }
     let mut actions = Vec::new();
@@ -69,8 +69,8 @@ pub fn compile(
     for field in &table.key {
         key.push(key_field(field, phv, &where_, &mut used, &mut code)?);
         let in_ranges: usize = code.ranges.iter().map(|range| range.words.len()).sum();
-        if used.len() + in_ranges > MOST_KEY_WORDS {
-            return refuse(where_, format!("a key of more than {} bits is not supported", 64 * MOST_KEY_WORDS));
+        if used.len() + in_ranges > MAX_KEY_WORDS {
+            return refuse(where_, format!("a key of more than {} bits is not supported", 64 * MAX_KEY_WORDS));
         }
     }
     code.key_words = used.len();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may write: client arbitration (P4Runtime 1.4, "Client Arbitration and Controller Replication").
+//! Client arbitration: decides which clients may write (P4Runtime 1.4, "Client Arbitration and Controller
+//! Replication").
 //!
 //! Pure bookkeeping of one device. Each role has its own election; the client with the highest election id ever seen
 //! for a role is its primary, all others are backups. The caller delivers the notices.
@@ -19,18 +20,18 @@ pub type ClientId = u64;
 /// Role names are chosen by clients and outlive them (the highest election id must), so their number is bounded.
 const MAX_ROLES: usize = 64;
 const MAX_CLIENTS_PER_ROLE: usize = 64;
-const LONGEST_ROLE_NAME: usize = 256;
+const MAX_ROLE_NAME_LEN: usize = 256;
 
 #[derive(Default)]
 struct Election {
     highest: Option<u128>,
     primary: Option<ClientId>,
     clients: BTreeMap<ClientId, Option<u128>>,
-    /// That of the latest primary.
+    /// Access of the latest primary.
     access: Access,
 }
 
-/// What clients have to be told after a change.
+/// Notices to clients after a change.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// To send at once.
@@ -127,19 +128,19 @@ impl Arbiter {
         Some(notice(self.device_id, name, self.elections.get(name)?, client))
     }
 
-    /// Whether some client has ever used this role; the default role always exists.
+    /// Returns true if some client has ever used this role; the default role always exists.
     pub fn knows_role(&self, role: &str) -> bool {
         role.is_empty() || self.elections.contains_key(role)
     }
 
-    /// Whether a request with this role and election id comes from the role's primary.
+    /// Returns true if a request with this role and election id comes from the role's primary.
     pub fn is_primary_request(&self, role: &str, id: Option<&Uint128>) -> bool {
         self.elections
             .get(role)
             .is_some_and(|election| election.primary.is_some() && id.map(election_id) == election.highest)
     }
 
-    /// Whether this stream belongs to the primary of its role.
+    /// Returns true if this stream belongs to the primary of its role.
     pub fn is_primary(&self, client: ClientId) -> bool {
         let election = self.role_of.get(&client).and_then(|role| self.elections.get(role));
         election.is_some_and(|election| election.primary == Some(client))
@@ -150,7 +151,7 @@ impl Arbiter {
         self.elections.values().filter_map(|election| Some((election.primary?, &election.access)))
     }
 
-    /// What the role may do.
+    /// Returns the rights of the role.
     pub fn access(&self, role: &str) -> Access {
         self.elections.get(role).map(|election| election.access.clone()).unwrap_or_default()
     }
@@ -163,8 +164,8 @@ fn role(role: Option<&Role>) -> Result<(&str, Option<RoleConfig>), Status> {
     if role.id != 0 && role.name.is_empty() {
         return Err(Status::invalid_argument("role.id is deprecated: name the role in role.name"));
     }
-    if role.name.len() > LONGEST_ROLE_NAME {
-        return Err(Status::invalid_argument(format!("role.name is longer than {LONGEST_ROLE_NAME} bytes")));
+    if role.name.len() > MAX_ROLE_NAME_LEN {
+        return Err(Status::invalid_argument(format!("role.name is longer than {MAX_ROLE_NAME_LEN} bytes")));
     }
     match &role.config {
         Some(_) if role.name.is_empty() => {

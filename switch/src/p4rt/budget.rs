@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory requests and answers take while they are under way: counted as they come, and given back when they
+//! Memory that requests and answers take while they are under way: counted as they come, and given back when they
 //! have gone.
 
 use std::convert::Infallible;
@@ -21,41 +21,41 @@ use super::fields::Fields;
 use crate::peer::Peer;
 
 /// Bytes of all requests that are under way, and of those of one connection.
-const MOST_OF_ALL: usize = 160 << 20;
-const MOST_OF_ONE: usize = 104 << 20;
-/// What a field of a message takes at least once it is decoded, in a vector that may have twice the room.
+const MAX_TOTAL_BYTES: usize = 160 << 20;
+const MAX_CONNECTION_BYTES: usize = 104 << 20;
+/// Bytes that a field of a message takes at least once it is decoded, in a vector that may have twice the room.
 const FIELD: usize = 2 * size_of::<Bytes>();
 /// The first bytes of each request are not counted: there is always room for the small ones.
 const FREE: usize = 16 << 10;
-/// The longest requests: batches of updates and pipeline configs; queries; messages of streams and what gNMI sets; paths;
-/// and those that have nothing to say.
-const LONGEST: usize = super::LARGEST_REQUEST;
-const LONGEST_QUERY: usize = 4 << 20;
-const LONGEST_OF_STREAM: usize = 1 << 20;
-const LONGEST_PATHS: usize = 256 << 10;
-const LONGEST_OTHER: usize = 64 << 10;
-/// What precedes a message: whether it is compressed, and its length in four bytes.
+/// The longest requests: batches of updates and pipeline configs; queries; messages of streams and what gNMI sets;
+/// paths; and those that have nothing to say.
+const MAX_UPDATE_BYTES: usize = super::MAX_REQUEST_BYTES;
+const MAX_QUERY_BYTES: usize = 4 << 20;
+const MAX_STREAM_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_PATHS_BYTES: usize = 256 << 10;
+const MAX_OTHER_BYTES: usize = 64 << 10;
+/// Bytes before a message: whether it is compressed, and its length in four bytes.
 const PREFIX: usize = 5;
 /// Bytes of an answer that are handed on at a time.
 const PIECE: usize = 64 << 10;
 
-/// What an answer keeps until it has been sent, as one of its response's extensions.
+/// Permit that an answer keeps until it has been sent, as one of its response's extensions.
 pub type Held = Arc<OwnedSemaphorePermit>;
 
 /// The longest message of a method, and whether it takes many.
 fn messages(path: &str) -> (usize, bool) {
     match path.rsplit('/').next().unwrap_or_default() {
-        "Write" | "SetForwardingPipelineConfig" => (LONGEST, false),
-        "Read" => (LONGEST_QUERY, false),
-        "Set" => (LONGEST_OF_STREAM, false),
-        "StreamChannel" | "Subscribe" => (LONGEST_OF_STREAM, true),
-        "Get" => (LONGEST_PATHS, false),
-        "ServerReflectionInfo" => (LONGEST_OTHER, true),
-        _ => (LONGEST_OTHER, false),
+        "Write" | "SetForwardingPipelineConfig" => (MAX_UPDATE_BYTES, false),
+        "Read" => (MAX_QUERY_BYTES, false),
+        "Set" => (MAX_STREAM_MESSAGE_BYTES, false),
+        "StreamChannel" | "Subscribe" => (MAX_STREAM_MESSAGE_BYTES, true),
+        "Get" => (MAX_PATHS_BYTES, false),
+        "ServerReflectionInfo" => (MAX_OTHER_BYTES, true),
+        _ => (MAX_OTHER_BYTES, false),
     }
 }
 
-/// What a request holds of both budgets.
+/// Share of both budgets that a request holds.
 struct Share {
     all: Arc<AtomicUsize>,
     own: Arc<AtomicUsize>,
@@ -74,7 +74,9 @@ impl Share {
         let own = self.own.fetch_add(more, Relaxed) + more;
         let all = self.all.fetch_add(more, Relaxed) + more;
         self.held.store(wanted, Relaxed);
-        for (now, most, whose) in [(own, MOST_OF_ONE, "of this connection"), (all, MOST_OF_ALL, "of all connections")] {
+        for (now, most, whose) in
+            [(own, MAX_CONNECTION_BYTES, "of this connection"), (all, MAX_TOTAL_BYTES, "of all connections")]
+        {
             if now > most {
                 self.give(more);
                 let most = most >> 20;
@@ -113,7 +115,7 @@ struct Incoming {
     fields: Fields,
     /// Bytes that it and those before it take, which have come since the client was last waited for.
     taken: usize,
-    /// Of those, bytes of messages that are complete.
+    /// Bytes of complete messages among them.
     complete: usize,
 }
 
@@ -154,7 +156,7 @@ impl http_body::Body for Incoming {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if self.is_stream && self.complete > 0 {
-            // Who asks for more of a stream has done with what came before.
+            // A server that asks for more of a stream has done with what came before.
             self.taken -= std::mem::take(&mut self.complete);
             self.share.hold(self.taken)?;
         }
@@ -288,7 +290,7 @@ mod tests {
         let share = Arc::new(Share { all: all.clone(), own: Arc::default(), held: AtomicUsize::new(0) });
         let (body, prefix) = (Body::empty(), Vec::new());
         let fields = Fields::default();
-        Incoming { body, share, longest: LONGEST, is_stream, prefix, rest: 0, fields, taken: 0, complete: 0 }
+        Incoming { body, share, longest: MAX_UPDATE_BYTES, is_stream, prefix, rest: 0, fields, taken: 0, complete: 0 }
     }
 
     fn message(length: usize) -> Vec<u8> {
@@ -325,7 +327,7 @@ mod tests {
     fn all_requests_have_one_budget_and_small_ones_need_none() {
         let all = Arc::new(AtomicUsize::new(0));
         let (mut first, mut second, mut small) = (incoming(&all, false), incoming(&all, false), incoming(&all, false));
-        first.count(&message(LONGEST)).unwrap();
+        first.count(&message(MAX_UPDATE_BYTES)).unwrap();
         second.count(&message(60 << 20)).unwrap();
         let error = incoming(&all, false).count(&message(40 << 20)).unwrap_err();
         assert_eq!(error.code(), tonic::Code::ResourceExhausted);

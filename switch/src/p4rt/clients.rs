@@ -23,10 +23,10 @@ pub type Outgoing = Result<StreamMessageResponse, Status>;
 /// Messages that may wait for one client.
 const QUEUE: usize = 1024;
 /// Streams at once.
-const MOST_STREAMS: usize = 512;
-/// Of those that have not said which role they want: of one connection, and for how long.
-const MOST_SILENT: usize = 64;
-pub const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+const MAX_STREAMS: usize = 512;
+/// Streams of one connection that have not arbitrated yet, and for how long they may be open.
+const MAX_SILENT_STREAMS: usize = 64;
+pub const MAX_SILENCE: Duration = Duration::from_secs(20);
 /// Places of a queue that only arbitration notices may take.
 const RESERVED: usize = 64;
 
@@ -46,7 +46,7 @@ struct Inner {
     last_id: ClientId,
 }
 
-/// What a stream gets when it opens.
+/// Handle that a stream gets when it opens.
 pub struct Opened {
     pub id: ClientId,
     pub queue: mpsc::Sender<Outgoing>,
@@ -65,7 +65,7 @@ impl Clients {
         Clients { inner: Mutex::new(Inner { arbiter, clients, last_id: 0 }), lost: AtomicU64::new(0) }
     }
 
-    /// Nothing in here can panic half-way, so a poisoned lock is as good as any.
+    /// Locks the clients. Nothing in here can panic half-way, so a poisoned lock is as good as any.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,12 +75,12 @@ impl Clients {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let (alive, stalled) = oneshot::channel();
         let mut inner = self.lock();
-        if inner.clients.len() == MOST_STREAMS {
-            return Err(Status::resource_exhausted(format!("{MOST_STREAMS} streams are open")));
+        if inner.clients.len() == MAX_STREAMS {
+            return Err(Status::resource_exhausted(format!("{MAX_STREAMS} streams are open")));
         }
         let silent = inner.clients.values().filter(|client| client.silent.is_some() && client.silent == peer);
-        if silent.count() >= MOST_SILENT {
-            let reason = format!("{MOST_SILENT} streams of this connection have not arbitrated yet");
+        if silent.count() >= MAX_SILENT_STREAMS {
+            let reason = format!("{MAX_SILENT_STREAMS} streams of this connection have not arbitrated yet");
             return Err(Status::resource_exhausted(reason));
         }
         inner.last_id += 1;
@@ -109,7 +109,7 @@ impl Clients {
         Ok(inner.deliver(notices))
     }
 
-    /// To be called once the writes of the former primary have ended.
+    /// Reports the new primary; to be called once the writes of the former one have ended.
     pub fn welcome_primary(&self, client: ClientId) {
         let mut inner = self.lock();
         // By now there may be another one, who has told everybody.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a `Read` takes, counted before anything is collected.
+//! Cost of a `Read`, counted before anything is collected.
 
 use super::error::{Checked, refuse};
 use super::proto::p4::v1 as p4;
@@ -11,12 +11,12 @@ use super::write;
 use crate::control::MeterConfig;
 
 /// Entities that a `Read` may go through, and bytes that it may copy.
-const MOST_ENTITIES: usize = 1 << 24;
-const MOST_BYTES: usize = 192 << 20;
-/// What is answered at once; all else is answered beside what others ask.
+const MAX_READ_ENTITIES: usize = 1 << 24;
+const MAX_READ_BYTES: usize = 192 << 20;
+/// Entities of a read that is answered at once; a larger one is answered while others are served.
 const FEW_ENTITIES: usize = 4096;
 const FEW_BYTES: usize = 1 << 20;
-/// What an entity that is answered at once holds, until it is sent; and one that is copied.
+/// Bytes that an entity which is answered at once holds until it is sent; and one that is copied.
 const ANSWER: usize = 128;
 const COPY: usize = 64;
 
@@ -39,7 +39,7 @@ impl Cost {
 
     fn check(&self) -> Checked<()> {
         for (number, most, what) in
-            [(self.entities, MOST_ENTITIES, "entities"), (self.bytes, MOST_BYTES, "bytes to copy")]
+            [(self.entities, MAX_READ_ENTITIES, "entities"), (self.bytes, MAX_READ_BYTES, "bytes to copy")]
         {
             if number > most {
                 return refuse!(
@@ -60,7 +60,7 @@ fn copies(entities: usize, bytes: usize) -> Cost {
 }
 
 impl Reader<'_> {
-    /// What all of the requests take; a refusal when that is too much.
+    /// Returns the cost of all the requests, or a refusal when it is too high.
     pub fn cost(&self, asked: &[Asked]) -> Checked<Cost> {
         let mut cost = Cost::default();
         for asked in asked {
@@ -147,7 +147,7 @@ fn named<T>(objects: &std::collections::BTreeMap<u32, T>, id: u32) -> impl Itera
     objects.iter().filter(move |(own, _)| id == 0 || **own == id).map(|(_, object)| object)
 }
 
-/// At least that of a refusal.
+/// Adds costs; each is at least that of a refusal.
 fn sum(costs: impl Iterator<Item = Cost>) -> Cost {
     let mut all = ONE;
     costs.for_each(|cost| all.add(cost));

@@ -6,7 +6,7 @@
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::v1::{P4Data, P4StructLike, p4_data};
-use super::translation::{Spoken, translation};
+use super::translation::{SdnType, translation};
 use super::value;
 use crate::control::Value;
 
@@ -17,8 +17,8 @@ pub enum Scalar {
     Bool,
     /// Serializable enum.
     Enum(u32),
-    /// Of a translated type, and the data plane's width.
-    Translated(Spoken, u32),
+    /// Value of a translated type, and the data plane's width.
+    Translated(SdnType, u32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl DataType {
         }
     }
 
-    /// Whether the program's fields have the widths of this type.
+    /// Checks that the program's fields have the widths of this type.
     pub fn check_widths(&self, loaded: &[u32]) -> Checked<()> {
         let widths: Vec<u32> = self.scalars().iter().map(|scalar| scalar.width()).collect();
         match widths == loaded {
@@ -123,7 +123,7 @@ impl Scalar {
             Scalar::Int(width) => Data::Bitstring(value::from_signed(value, width)),
             Scalar::Enum(_) => Data::EnumValue(value::from_value(value)),
             Scalar::Bool => Data::Bool(!value.is_zero()),
-            Scalar::Translated(spoken, _) => Data::Bitstring(spoken.encode(value)),
+            Scalar::Translated(sdn_type, _) => Data::Bitstring(sdn_type.encode(value)),
         };
         P4Data { data: Some(data) }
     }
@@ -135,7 +135,7 @@ impl Scalar {
             (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_value(bytes, width)?),
             (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_value(bytes, width)?),
             (Scalar::Bool, Some(&Data::Bool(value))) => Ok(value.into()),
-            (Scalar::Translated(spoken, width), Some(Data::Bitstring(bytes))) => spoken.decode(bytes, width),
+            (Scalar::Translated(sdn_type, width), Some(Data::Bitstring(bytes))) => sdn_type.decode(bytes, width),
             (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
             (_, None) => refuse!(InvalidArgument, "there is no data"),
         }
@@ -152,7 +152,7 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>,
     };
     match original_type(spec, types)? {
         TypeSpec::NewType(name) => match translation(&name.name, types) {
-            Some(found) => Ok(Scalar::Translated(Spoken::of_translation(&name.name, found, loaded)?, loaded)),
+            Some(found) => Ok(Scalar::Translated(SdnType::of_translation(&name.name, found, loaded)?, loaded)),
             None => refuse!(InvalidArgument, "type {} is not in the P4Info", name.name),
         },
         TypeSpec::Bitstring(bits) => match &bits.type_spec {

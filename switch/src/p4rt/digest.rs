@@ -3,21 +3,24 @@
 //! values, and each list can be acknowledged.
 //!
 //! The data plane does not repeat a value before it is acknowledged or its acknowledgement is overdue; this module
-//! remembers which of the data plane's samples went into which list. Time is an argument: since the switch's start. Loss is allowed by the
-//! specification, so memory is bounded by forgetting.
+//! remembers which of the data plane's samples went into which list. Time is an argument: since the switch's start.
+//! Loss is allowed by the specification, so memory is bounded by forgetting.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::proto::p4::v1 as p4;
 use crate::control::{Digest, DigestId, Update, Value};
 
 /// A list never grows beyond this, whatever the client allows, so that a message stays far below gRPC's 4 MiB.
-const LONGEST_LIST: usize = 4096;
+const MAX_LIST_LEN: usize = 4096;
 /// Nor beyond so many bytes of values.
-const LONGEST_LIST_BYTES: usize = 2 << 20;
+const MAX_LIST_BYTES: usize = 2 << 20;
 /// Samples that wait for an acknowledgement; beyond it the oldest list counts as lost.
-const MOST_UNACKNOWLEDGED: usize = 1 << 16;
+const MAX_UNACKNOWLEDGED: usize = 1 << 16;
 
 /// A list that is ready to be sent: its id and the values of its samples.
 #[derive(Debug, PartialEq)]
@@ -88,10 +91,10 @@ impl DigestQueue {
         self.buffered_bytes += sample.values.iter().map(|value| value.bits() as usize / 8 + 10).sum::<usize>();
         self.buffer.push(sample);
         let longest = match self.config.max_list_size {
-            1.. => (self.config.max_list_size as usize).min(LONGEST_LIST),
-            _ => LONGEST_LIST,
+            1.. => (self.config.max_list_size as usize).min(MAX_LIST_LEN),
+            _ => MAX_LIST_LEN,
         };
-        let is_full = self.buffer.len() >= longest || self.buffered_bytes >= LONGEST_LIST_BYTES;
+        let is_full = self.buffer.len() >= longest || self.buffered_bytes >= MAX_LIST_BYTES;
         (is_full || self.max_timeout().is_zero()).then(|| self.flush(now))
     }
 
@@ -108,7 +111,7 @@ impl DigestQueue {
         }
     }
 
-    /// When `poll` has work next.
+    /// Returns the time at which `poll` has work next.
     pub fn deadline(&self) -> Option<Duration> {
         let list = self.buffer_opened.map(|opened| opened + self.max_timeout());
         let overdue = self.sent.first_key_value().map(|(_, sent)| sent.at + self.ack_timeout());
@@ -149,12 +152,70 @@ impl DigestQueue {
             let samples = buffer.iter().map(|sample| (sample.digest, sample.sequence)).collect();
             self.sent.insert(list_id, Sent { at: now, samples });
         }
-        while self.unacknowledged > MOST_UNACKNOWLEDGED
+        while self.unacknowledged > MAX_UNACKNOWLEDGED
             && let Some((&oldest, _)) = self.sent.first_key_value()
         {
             self.take_sent(oldest);
         }
         DigestList { list_id, samples: buffer.into_iter().map(|sample| sample.values).collect() }
+    }
+}
+
+/// The digests that are enabled, by P4Info id.
+#[derive(Default)]
+pub struct Digests {
+    queues: Mutex<BTreeMap<u32, DigestQueue>>,
+    pub changed: Notify,
+}
+
+impl Digests {
+    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, DigestQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn config(&self, id: u32) -> Option<p4::digest_entry::Config> {
+        self.lock().get(&id).map(DigestQueue::config)
+    }
+
+    /// Enables, changes or (`None`) disables a digest.
+    pub fn configure(&self, id: u32, config: Option<p4::digest_entry::Config>) {
+        let mut queues = self.lock();
+        match (queues.get_mut(&id), config) {
+            (Some(queue), Some(config)) => queue.configure(config),
+            (None, Some(config)) => drop(queues.insert(id, DigestQueue::new(config))),
+            (_, None) => drop(queues.remove(&id)),
+        }
+        drop(queues);
+        self.changed.notify_one();
+    }
+
+    /// Takes over those of a pipeline that is committed now.
+    pub fn replace(&self, mut others: Digests) {
+        *self.lock() = std::mem::take(others.queues.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+
+    /// Keeps enabled digests enabled under a new id, and empties them.
+    pub fn restart(&self, new_id: impl Fn(u32) -> Option<u32>) {
+        let mut queues = self.lock();
+        let restarted = std::mem::take(&mut *queues).into_iter();
+        *queues = restarted.filter_map(|(id, queue)| Some((new_id(id)?, queue.restarted()))).collect();
+    }
+
+    pub fn acknowledge(&self, id: u32, list_id: u64) -> Vec<Update> {
+        self.lock().get_mut(&id).map(|queue| queue.acknowledge(list_id)).unwrap_or_default()
+    }
+
+    pub fn acknowledge_all(&self) -> Vec<Update> {
+        self.lock().values_mut().flat_map(DigestQueue::acknowledge_all).collect()
+    }
+
+    pub fn poll(&self, now: Duration) -> Vec<(u32, DigestList)> {
+        self.lock().iter_mut().filter_map(|(&id, queue)| Some((id, queue.poll(now)?))).collect()
+    }
+
+    pub fn deadline(&self) -> Option<Duration> {
+        self.lock().values().filter_map(DigestQueue::deadline).min()
     }
 }
 
@@ -239,8 +300,8 @@ mod tests {
         for value in 0..300_000 {
             q.offer(sample(value), t);
         }
-        assert!(q.sent.values().map(|sent| sent.samples.len()).sum::<usize>() <= MOST_UNACKNOWLEDGED);
-        assert!(q.buffer.len() <= LONGEST_LIST && q.buffered.len() == q.buffer.len());
+        assert!(q.sent.values().map(|sent| sent.samples.len()).sum::<usize>() <= MAX_UNACKNOWLEDGED);
+        assert!(q.buffer.len() <= MAX_LIST_LEN && q.buffered.len() == q.buffer.len());
         assert!(q.acknowledge(1).is_empty(), "the oldest list was forgotten");
     }
 }

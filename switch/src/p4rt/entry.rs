@@ -3,13 +3,13 @@
 
 use super::error::{Checked, refuse};
 use super::matching::{self, Seen, numbered};
-use super::profile;
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
-use super::schema::{Action, Schema, Scope, Table, TableAction};
+use super::schema::{Action, Profile, Schema, Scope, Table, TableAction};
 use super::value;
 use crate::control::{
     ActionCall, ColourCounts, CounterValue, EntryAction, EntryKey, EntryView, MeterConfig, TableEntry, Value,
+    WeightedCall,
 };
 use bytes::Bytes;
 
@@ -17,6 +17,14 @@ use bytes::Bytes;
 pub fn key(table: &Table, message: &p4::TableEntry) -> Checked<EntryKey> {
     let fields = matching::match_fields(&table.name, &table.fields, &message.r#match)?;
     Ok(EntryKey { fields, priority: priority(table, message.priority)? })
+}
+
+/// Checks that a default entry has neither match nor priority.
+pub fn default_has_no_key(table: &Table, message: &p4::TableEntry) -> Checked<()> {
+    match message.r#match.is_empty() && message.priority == 0 {
+        true => Ok(()),
+        false => refuse!(InvalidArgument, "the default entry of table {} has neither match nor priority", table.name),
+    }
 }
 
 fn priority(table: &Table, priority: i32) -> Checked<i32> {
@@ -27,17 +35,17 @@ fn priority(table: &Table, priority: i32) -> Checked<i32> {
     }
 }
 
-/// Whether an action is asked for as an entry's or as the table's default.
+/// Kind of entry that an action belongs to: an ordinary one or the table's default.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum EntryKind {
     Entry,
     Default,
 }
 
-pub fn action(schema: &Schema, table: &Table, place: Place, message: &p4::TableAction) -> Checked<ActionCall> {
+pub fn action(schema: &Schema, table: &Table, kind: EntryKind, message: &p4::TableAction) -> Checked<ActionCall> {
     use p4::table_action::Type;
     match &message.r#type {
-        Some(Type::Action(action)) => call(schema, &table.name, &table.actions, place, action),
+        Some(Type::Action(action)) => call(schema, &table.name, &table.actions, kind, action),
         Some(_) => refuse!(InvalidArgument, "table {} has no action profile", table.name),
         None => refuse!(InvalidArgument, "table {}: the action is empty", table.name),
     }
@@ -48,7 +56,7 @@ pub fn call(
     schema: &Schema,
     of: &str,
     choices: &[TableAction],
-    place: Place,
+    kind: EntryKind,
     call: &p4::Action,
 ) -> Checked<ActionCall> {
     let Some(choice) = choices.iter().find(|choice| choice.id == call.action_id) else {
@@ -57,11 +65,11 @@ pub fn call(
     let Some(action) = schema.actions.get(&choice.id) else {
         return refuse!(Internal, "action {:#x} is not in the P4Info", choice.id);
     };
-    match (choice.scope, place) {
-        (Scope::DefaultOnly, Place::Entry) => {
+    match (choice.scope, kind) {
+        (Scope::DefaultOnly, EntryKind::Entry) => {
             return refuse!(PermissionDenied, "{} is a default action of {of} only", action.name);
         }
-        (Scope::EntryOnly, Place::Default) => {
+        (Scope::EntryOnly, EntryKind::Default) => {
             return refuse!(PermissionDenied, "{} cannot be the default action of {of}", action.name);
         }
         _ => {}
@@ -80,7 +88,7 @@ fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
         if !seen.insert(i) {
             return refuse!(InvalidArgument, "{} {} is given twice", action.name, known.name);
         }
-        values[i] = (known.spoken)
+        values[i] = (known.sdn_type)
             .decode(&param.value, known.width)
             .map_err(|bad| bad.at(format_args!("{} {}", action.name, known.name)))?;
     }
@@ -121,7 +129,7 @@ pub fn counter_value(data: &p4::CounterData) -> Checked<CounterValue> {
     }
 }
 
-/// What the controller keeps with an entry, as the control API carries it.
+/// Encodes the controller's metadata of an entry as the control API carries it.
 pub fn cookie(controller_metadata: u64, metadata: &[u8]) -> Vec<u8> {
     match (controller_metadata, metadata) {
         (0, []) => Vec::new(),
@@ -152,7 +160,7 @@ pub fn direct_counter(table: &Table, message: &p4::TableEntry) -> Checked<Option
     }
 }
 
-/// Whether what the entry's meter has coloured is to be forgotten.
+/// Returns true if the counts of the entry's meter are to be cleared.
 pub fn clears_colours(table: &Table, message: &p4::TableEntry) -> Checked<bool> {
     match (&message.meter_counter_data, table.meter) {
         (Some(_), None) => refuse!(InvalidArgument, "table {} has no direct meter", table.name),
@@ -199,7 +207,7 @@ fn check_idle_timeout(table: &Table, message: &p4::TableEntry) -> Checked<()> {
     }
 }
 
-/// Which parts of a read entry were asked for.
+/// Parts of a read entry that were asked for.
 pub struct Wanted {
     pub counter: bool,
     pub meter: bool,
@@ -210,7 +218,7 @@ pub struct Wanted {
 /// The message for an entry as it is now; `None` when its action is not in the P4Info.
 pub fn to_message(schema: &Schema, table: &Table, view: &EntryView, wanted: &Wanted) -> Option<p4::TableEntry> {
     let mut message = key_message(table, &view.entry);
-    message.action = Some(profile::entry_action_message(schema, table, &view.entry.action)?);
+    message.action = Some(entry_action_message(schema, table, &view.entry.action)?);
     message.is_const = view.is_const;
     if wanted.counter {
         message.counter_data = view.entry.counter.map(counter_message);
@@ -225,6 +233,40 @@ pub fn to_message(schema: &Schema, table: &Table, view: &EntryView, wanted: &Wan
         message.time_since_last_hit = Some(p4::table_entry::IdleTimeout { elapsed_ns: signed(view.idle_ns) });
     }
     Some(message)
+}
+
+/// The message for what an entry does; `None` when its action is not in the P4Info.
+pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction) -> Option<p4::TableAction> {
+    use p4::table_action::Type;
+    let message = match action {
+        EntryAction::Call(call) => return action_message(schema, table, call),
+        EntryAction::Member(id) => Type::ActionProfileMemberId(*id),
+        EntryAction::Group(id) => Type::ActionProfileGroupId(*id),
+        EntryAction::Same => return None,
+        EntryAction::OneShot(calls) => {
+            let profile = schema.profiles.get(&table.profile?)?;
+            let message = |call: &WeightedCall| {
+                Some(p4::ActionProfileAction {
+                    action: Some(call_message(schema, &table.actions, &call.call)?),
+                    weight: weight_message(profile, call.weight),
+                    watch_kind: call
+                        .watch
+                        .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_value(&port.into()))),
+                })
+            };
+            let actions: Option<_> = calls.iter().map(message).collect();
+            Type::ActionProfileActionSet(p4::ActionProfileActionSet {
+                action_profile_actions: actions?,
+                ..Default::default()
+            })
+        }
+    };
+    Some(p4::TableAction { r#type: Some(message) })
+}
+
+/// The weight as the client gave it.
+pub fn weight_message(profile: &Profile, weight: u32) -> i32 {
+    if profile.no_weights { 0 } else { weight as i32 }
 }
 
 /// The part of an entry that names it: key, metadata and idle timeout.
@@ -273,7 +315,7 @@ pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Opti
 pub fn call_message(schema: &Schema, choices: &[TableAction], call: &ActionCall) -> Option<p4::Action> {
     let choice = choices.iter().find(|choice| choice.target == call.action)?;
     let params = schema.actions.get(&choice.id)?.params.iter().zip(&call.params);
-    let params = params.map(|(param, v)| p4::action::Param { param_id: param.id, value: param.spoken.encode(v) });
+    let params = params.map(|(param, v)| p4::action::Param { param_id: param.id, value: param.sdn_type.encode(v) });
     Some(p4::Action { action_id: choice.id, params: params.collect() })
 }
 
@@ -306,7 +348,7 @@ mod tests {
     use super::*;
     use crate::control::{ActionId, TableId};
     use crate::p4rt::schema::Param;
-    use crate::p4rt::translation::Spoken;
+    use crate::p4rt::translation::SdnType;
     use proptest::prelude::*;
     use tonic::Code;
 
@@ -329,7 +371,7 @@ mod tests {
     }
 
     fn schema() -> Schema {
-        let param = |id, width| Param { id, name: format!("p{id}"), width, spoken: Spoken::Plain };
+        let param = |id, width| Param { id, name: format!("p{id}"), width, sdn_type: SdnType::Plain };
         let mut schema = Schema::default();
         for id in 1..=3 {
             schema.actions.insert(id, Action { name: format!("a{id}"), params: vec![param(1, 9), param(2, 32)] });
@@ -351,34 +393,34 @@ mod tests {
 
     #[test]
     fn actions_are_checked() {
-        let call = |action_id, place, params: &[(u32, &'static [u8])]| {
+        let call = |action_id, kind, params: &[(u32, &'static [u8])]| {
             let params =
                 params.iter().map(|&(param_id, value)| p4::action::Param { param_id, value: value.into() }).collect();
             let call = p4::table_action::Type::Action(p4::Action { action_id, params });
-            action(&schema(), &table(), place, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
+            action(&schema(), &table(), kind, &p4::TableAction { r#type: Some(call) }).map_err(|refusal| refusal.code)
         };
         let good: [(u32, &[u8]); 2] = [(2, b"\x00\x07"), (1, b"\x01\xff")];
         assert_eq!(
-            call(1, Place::Entry, &good),
+            call(1, EntryKind::Entry, &good),
             Ok(ActionCall { action: ActionId(1), params: vec![511u32.into(), 7u32.into()] })
         );
-        assert_eq!(call(9, Place::Entry, &good), Err(Code::InvalidArgument));
-        assert_eq!(call(2, Place::Entry, &good), Err(Code::PermissionDenied));
-        assert_eq!(call(3, Place::Default, &good), Err(Code::PermissionDenied));
-        assert_eq!(call(1, Place::Entry, &good[..1]), Err(Code::InvalidArgument), "one is missing");
+        assert_eq!(call(9, EntryKind::Entry, &good), Err(Code::InvalidArgument));
+        assert_eq!(call(2, EntryKind::Entry, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(3, EntryKind::Default, &good), Err(Code::PermissionDenied));
+        assert_eq!(call(1, EntryKind::Entry, &good[..1]), Err(Code::InvalidArgument), "one is missing");
         assert_eq!(
-            call(1, Place::Entry, &[good[0], good[1], good[1]]),
+            call(1, EntryKind::Entry, &[good[0], good[1], good[1]]),
             Err(Code::InvalidArgument),
             "one is given twice"
         );
         assert_eq!(
-            call(1, Place::Entry, &[good[0], good[1], (3, b"\x01")]),
+            call(1, EntryKind::Entry, &[good[0], good[1], (3, b"\x01")]),
             Err(Code::InvalidArgument),
             "one is unknown"
         );
-        assert_eq!(call(1, Place::Entry, &[good[0], (1, b"\x02\x00")]), Err(Code::OutOfRange));
+        assert_eq!(call(1, EntryKind::Entry, &[good[0], (1, b"\x02\x00")]), Err(Code::OutOfRange));
         let group = p4::TableAction { r#type: Some(p4::table_action::Type::ActionProfileGroupId(1)) };
-        assert_eq!(action(&schema(), &table(), Place::Entry, &group).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(action(&schema(), &table(), EntryKind::Entry, &group).unwrap_err().code, Code::InvalidArgument);
     }
 
     #[test]

@@ -14,11 +14,11 @@ use crate::control::UpdateError;
 const SPACE: &str = "apswitch";
 /// All errors of a batch travel in one HTTP/2 trailer, which clients bound (gRPC: 8 KiB by default), so only this many
 /// of them carry a text.
-pub const MOST_TEXTS: usize = 16;
+pub const MAX_ERROR_TEXTS: usize = 16;
 /// Longer details are left out: no client takes them, nor would they leave the server.
-const LONGEST_DETAILS: usize = 1 << 20;
+const MAX_DETAILS_BYTES: usize = 1 << 20;
 
-/// Why one update, or one request of a batch, was refused.
+/// Refusal of one update, or of one request of a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub code: Code,
@@ -82,7 +82,7 @@ pub fn batch_status(operation: &str, outcomes: &[Checked<()>]) -> Result<(), Sta
             Ok(()) => Error::default(),
             Err(refusal) => {
                 texts += 1;
-                let message = if texts <= MOST_TEXTS { refusal.message.clone() } else { String::new() };
+                let message = if texts <= MAX_ERROR_TEXTS { refusal.message.clone() } else { String::new() };
                 let code = refusal.code as i32;
                 Error { canonical_code: code, message, space: SPACE.into(), code, details: None }
             }
@@ -90,7 +90,7 @@ pub fn batch_status(operation: &str, outcomes: &[Checked<()>]) -> Result<(), Sta
         let part =
             prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value: error.encode_to_vec() };
         length += part.encoded_len();
-        if length > LONGEST_DETAILS {
+        if length > MAX_DETAILS_BYTES {
             return Err(without_details(operation, outcomes, failures));
         }
         details.push(part);

@@ -7,7 +7,7 @@ use prost::encoding::{self, WireType, decode_varint, encode_key, encode_varint, 
 
 use super::entry;
 use super::schema::{Counter, MatchField, Schema, Table};
-use super::translation::Spoken;
+use super::translation::SdnType;
 use super::value;
 use crate::control::{CounterValue, EntryKey, KeyField, MatchKind, Value};
 
@@ -32,7 +32,7 @@ fn number(message: &mut &[u8], field: u32) -> Option<u64> {
     (key == tag(field, WireType::Varint)).then(|| decode_varint(message).ok())?
 }
 
-/// The same of what has a length.
+/// Reads a length-delimited field.
 fn bytes<'a>(message: &mut &'a [u8], field: u32) -> Option<&'a [u8]> {
     if decode_varint(message).ok()? != tag(field, WireType::LengthDelimited) {
         return None;
@@ -62,7 +62,7 @@ pub fn counter_of<'s, 'm>(schema: &'s Schema, entity: &'m [u8]) -> Option<(&'s T
         let mut matched = bytes(&mut rest, ENTRY_MATCH)?;
         let id = number(&mut matched, MATCH_FIELD_ID)?;
         let exact = only(only(matched, MATCH_EXACT)?, EXACT_VALUE)?;
-        let is_usual = (u64::from(known.id), known.kind, known.spoken) == (id, MatchKind::Exact, Spoken::Plain);
+        let is_usual = (u64::from(known.id), known.kind, known.sdn_type) == (id, MatchKind::Exact, SdnType::Plain);
         (is_usual && value::canonical(exact, known.width) == Ok(exact))
             .then(|| KeyField::Exact(Value::from_bytes(exact)))
     };
@@ -128,8 +128,8 @@ mod tests {
     /// One table with exact fields of 12 and 32 bits.
     fn schema() -> Schema {
         let field = |id: u32, width| {
-            let (kind, spoken) = (MatchKind::Exact, Spoken::Plain);
-            MatchField { id, name: format!("f{id}"), width, spoken, kind, stored: kind }
+            let (kind, sdn_type) = (MatchKind::Exact, SdnType::Plain);
+            MatchField { id, name: format!("f{id}"), width, sdn_type, kind, stored: kind }
         };
         let table = Table {
             id: 7,

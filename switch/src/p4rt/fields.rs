@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many fields a protobuf message has, counted while it comes: an empty one takes two bytes on the wire and many
+//! Fields of a protobuf message, counted while it comes: an empty one takes two bytes on the wire and many
 //! more once it is decoded.
 
-/// What comes next.
+/// Part of a message that comes next.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Next {
     #[default]
@@ -55,7 +55,7 @@ impl Fields {
                         1 => (Next::Tag, 8),
                         2 => (Next::Length, 0),
                         5 => (Next::Tag, 4),
-                        // What is in a group counts as if it were in the message.
+                        // Fields in a group count as if they were in the message.
                         3 | 4 => (Next::Tag, 0),
                         _ => (Next::Fault, 0),
                     };

@@ -4,20 +4,20 @@
 
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
-use super::translation::{self, Spoken};
+use super::translation::{self, SdnType};
 use crate::control::Program;
 use crate::program::FieldInfo;
 
-/// Of a field: p4c has none wider.
-const MOST_BITS: u32 = 2048;
+/// Bits of a field at most: p4c has none wider.
+const MAX_FIELD_BITS: u32 = 2048;
 
 /// A field of a controller header.
 pub struct HeaderField {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
     /// Filler that clients need not send.
     pub is_padding: bool,
 }
@@ -29,15 +29,15 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
     let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
     for (field, width) in metadata.iter().zip(found) {
         let (id, name) = (field.id, &field.name);
-        if !(1..=MOST_BITS).contains(&width) {
-            return refuse!(InvalidArgument, "{name}: {width} bits; at most {MOST_BITS}");
+        if !(1..=MAX_FIELD_BITS).contains(&width) {
+            return refuse!(InvalidArgument, "{name}: {width} bits; at most {MAX_FIELD_BITS}");
         }
         if id == 0 || fields.iter().any(|other| other.id == id) {
             return refuse!(InvalidArgument, "{name}: id {id} is zero or used twice");
         }
-        let spoken = Spoken::new(field.type_name.as_ref(), types, field.bitwidth, width).map_err(|e| e.at(name))?;
+        let sdn_type = SdnType::new(field.type_name.as_ref(), types, field.bitwidth, width).map_err(|e| e.at(name))?;
         let is_padding = field.annotations.iter().any(|a| a.starts_with("@padding"));
-        fields.push(HeaderField { id, name: name.clone(), width, spoken, is_padding });
+        fields.push(HeaderField { id, name: name.clone(), width, sdn_type, is_padding });
     }
     let bits: u32 = fields.iter().map(|f| f.width).sum();
     match bits % 8 {
@@ -46,8 +46,8 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
     }
 }
 
-/// Of the fields on the wire. Of translated ones the P4Info says only what clients see; the header itself is then that
-/// of the program which has these fields.
+/// Widths of the fields on the wire. Of translated ones the P4Info says only what clients see; the header itself is
+/// then that of the program which has these fields.
 fn widths(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: &Program) -> Checked<Vec<u32>> {
     let is_translated = |field: &Metadata| {
         field.type_name.as_ref().is_some_and(|name| translation::translation(&name.name, types).is_some())

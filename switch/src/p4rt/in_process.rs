@@ -12,8 +12,9 @@ use super::clients::{Opened, Outgoing};
 use super::pipeline::Pipeline;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
-use super::service::{Service, Shared};
-use super::write::Notes;
+use super::service::Service;
+use super::shared::Shared;
+use super::write::ClientMetadata;
 use crate::control::{Dataplane, Program};
 
 const DEVICE: u64 = 1;
@@ -63,7 +64,7 @@ impl InProcess {
         let committed = shared.dataplane.commit(loaded.program.clone()).await;
         committed.map_err(|error| Status::internal(error.to_string()))?;
         shared.digests.replace(Default::default());
-        shared.run(&mut state, loaded.pipeline.clone(), Notes::default());
+        shared.run(&mut state, loaded.pipeline.clone(), ClientMetadata::default());
         Ok(())
     }
 

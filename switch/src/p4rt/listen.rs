@@ -19,7 +19,7 @@ use super::tls::Secured;
 use crate::peer::{self, Allowed, Peer};
 
 /// Connections at once; more are closed as soon as they are opened.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// Bytes that are taken from a connection before it is others' turn.
 const TURN: usize = 32 << 10;
@@ -43,7 +43,7 @@ pub struct Connections {
     listener: TcpListener,
     places: Arc<Semaphore>,
     secured: Option<Arc<Secured>>,
-    /// What the names of certificates allow.
+    /// Rights by the names of certificates.
     allowed: Arc<[Allowed]>,
     handshakes: JoinSet<Option<Connection>>,
     /// All places are taken, and that was said.
@@ -52,7 +52,7 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(listener: TcpListener, secured: Option<Arc<Secured>>, allowed: &[Allowed]) -> Connections {
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         Connections { listener, places, secured, allowed: allowed.into(), handshakes: JoinSet::new(), is_full: false }
     }
 
@@ -65,7 +65,7 @@ impl Connections {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             if !std::mem::replace(&mut self.is_full, true) {
                 tracing::warn!(
-                    "{MOST_CONNECTIONS} connections are open: that of {address} and the next ones are closed"
+                    "{MAX_CONNECTIONS} connections are open: that of {address} and the next ones are closed"
                 );
             }
             return None;
@@ -146,7 +146,8 @@ impl AsyncRead for Connection {
     }
 }
 
-/// Not vectored: HTTP/2 then copies short answers together with their trailers, which is one system call in place of two.
+/// Not vectored: HTTP/2 then copies short answers together with their trailers, which is one system call in place of
+/// two.
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.transport {

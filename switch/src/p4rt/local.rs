@@ -16,8 +16,9 @@ use super::clients::{Opened, Outgoing};
 use super::proto::google::rpc;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::p4_runtime_server::P4Runtime;
-use super::service::{Service, Shared};
-use super::{LARGEST_REQUEST, stream};
+use super::service::Service;
+use super::shared::Shared;
+use super::{MAX_REQUEST_BYTES, stream};
 use crate::control::{Dataplane, Events};
 
 /// The RPCs that are one request and one answer; `Read`'s answers are one.
@@ -37,15 +38,15 @@ pub struct Local {
 }
 
 fn decode<M: Message + Default>(bytes: &[u8]) -> Result<Request<M>, Status> {
-    if bytes.len() > LARGEST_REQUEST {
+    if bytes.len() > MAX_REQUEST_BYTES {
         let length = bytes.len();
-        return Err(Status::out_of_range(format!("a message of {length} bytes: {LARGEST_REQUEST} are the most")));
+        return Err(Status::out_of_range(format!("a message of {length} bytes: {MAX_REQUEST_BYTES} are the most")));
     }
     let message = M::decode(bytes).map_err(|error| Status::invalid_argument(format!("not a message: {error}")))?;
     Ok(Request::new(message))
 }
 
-/// As a `google.rpc.Status`, with the details of a batch.
+/// Encodes a `google.rpc.Status`, with the details of a batch.
 pub fn status_bytes(status: &Status) -> Vec<u8> {
     match status.details() {
         [] => rpc::Status { code: status.code() as i32, message: status.message().into(), ..Default::default() }
@@ -123,12 +124,12 @@ impl Local {
         }
     }
 
-    /// What the data plane has told by now goes to the primaries.
+    /// Delivers the data plane's events so far to the primaries.
     pub async fn deliver(&self, events: &mut Events) {
         stream::deliver_now(&self.service.0, events).await;
     }
 
-    /// When a list of digests is due, or overdue, since the start of the switch.
+    /// Returns when a list of digests is due, or overdue, since the start of the switch.
     pub fn deadline(&self) -> Option<Duration> {
         self.service.0.digests.deadline()
     }

@@ -36,7 +36,7 @@ pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) 
     Ok(fields)
 }
 
-/// Which parts of a list have come; the first 64 take no memory of their own.
+/// Parts of a list that have come; the first 64 take no memory of their own.
 #[derive(Default)]
 pub struct Seen {
     first: u64,
@@ -54,7 +54,7 @@ impl Seen {
         }
     }
 
-    /// Whether it is new.
+    /// Inserts an index; returns true if it is new.
     pub fn insert(&mut self, index: usize) -> bool {
         let (word, bit) = (self.word(index), 1 << (index % 64));
         let is_new = *word & bit == 0;
@@ -68,7 +68,7 @@ impl Seen {
     }
 }
 
-/// Where the one with this id is: usually they are numbered from 1.
+/// Returns the index of the object with this id: usually they are numbered from 1.
 pub fn numbered<T>(known: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Option<usize> {
     let likely = (id as usize).wrapping_sub(1);
     match known.get(likely) {
@@ -79,8 +79,8 @@ pub fn numbered<T>(known: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Option<us
 
 fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchType>) -> Checked<KeyField> {
     use p4::field_match::FieldMatchType as Given;
-    let MatchField { kind, width, spoken, .. } = *field;
-    let read = |bytes: &[u8]| spoken.decode(bytes, width);
+    let MatchField { kind, width, sdn_type, .. } = *field;
+    let read = |bytes: &[u8]| sdn_type.decode(bytes, width);
     match (kind, given) {
         (MatchKind::Exact, Some(Given::Exact(exact))) => Ok(KeyField::Exact(read(&exact.value)?)),
         (MatchKind::Optional, Some(Given::Optional(optional))) => {
@@ -92,7 +92,7 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
         }
         (MatchKind::Lpm, Some(Given::Lpm(lpm))) => {
             let value = read(&lpm.value)?;
-            let (given, extra) = (lpm.prefix_len, spoken.extra(width));
+            let (given, extra) = (lpm.prefix_len, sdn_type.extra(width));
             let prefix_len = match u16::try_from(i64::from(given) - i64::from(extra)) {
                 Ok(0) => return refuse!(InvalidArgument, "leave the field out instead of a prefix of length 0"),
                 Ok(length) if u32::from(length) <= width => length,
@@ -107,7 +107,7 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
             }
         }
         (MatchKind::Ternary, Some(Given::Ternary(ternary))) => {
-            let (value, mask) = (read(&ternary.value)?, spoken.decode_mask(&ternary.mask, width)?);
+            let (value, mask) = (read(&ternary.value)?, sdn_type.decode_mask(&ternary.mask, width)?);
             match value.is_within(&mask) {
                 _ if mask.is_zero() => refuse!(InvalidArgument, "leave the field out instead of a mask of 0"),
                 true => Ok(KeyField::Ternary { value, mask }),
@@ -129,7 +129,7 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
     }
 }
 
-/// Whether the range is all that a field can hold.
+/// Returns true if the range is all that a field can hold.
 fn is_all(low: &Value, high: &Value, width: u32) -> bool {
     low.is_zero() && *high == Value::ones(width)
 }
@@ -137,21 +137,21 @@ fn is_all(low: &Value, high: &Value, width: u32) -> bool {
 pub fn match_messages(fields: &[MatchField], parts: &[KeyField]) -> Vec<p4::FieldMatch> {
     use p4::field_match::{self as m, FieldMatchType};
     let message = |(field, part): (&MatchField, &KeyField)| {
-        let bytes = |value: &Value| field.spoken.encode(value);
+        let bytes = |value: &Value| field.sdn_type.encode(value);
         let given = match part {
             KeyField::Exact(v) => FieldMatchType::Exact(m::Exact { value: bytes(v) }),
             KeyField::Lpm { prefix_len: 0, .. } | KeyField::Optional(None) => return None,
             KeyField::Ternary { mask, .. } if mask.is_zero() => return None,
             KeyField::Range { low, high } if is_all(low, high, field.width) => return None,
             KeyField::Lpm { value, prefix_len } => {
-                let prefix_len = i32::from(*prefix_len) + field.spoken.extra(field.width) as i32;
+                let prefix_len = i32::from(*prefix_len) + field.sdn_type.extra(field.width) as i32;
                 FieldMatchType::Lpm(m::Lpm { value: bytes(value), prefix_len })
             }
             KeyField::Ternary { value: v, .. } if field.kind == MatchKind::Optional => {
                 FieldMatchType::Optional(m::Optional { value: bytes(v) })
             }
             KeyField::Ternary { value, mask } => {
-                let mask = field.spoken.encode_mask(mask, field.width);
+                let mask = field.sdn_type.encode_mask(mask, field.width);
                 FieldMatchType::Ternary(m::Ternary { value: bytes(value), mask })
             }
             KeyField::Range { low, high } => FieldMatchType::Range(m::Range { low: bytes(low), high: bytes(high) }),
@@ -165,7 +165,7 @@ pub fn match_messages(fields: &[MatchField], parts: &[KeyField]) -> Vec<p4::Fiel
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::p4rt::translation::Spoken;
+    use crate::p4rt::translation::SdnType;
     use p4::field_match::{self as m, FieldMatchType};
     use proptest::prelude::*;
     use tonic::Code;
@@ -176,8 +176,8 @@ mod tests {
     /// A 12-bit field of each kind, with ids 1 to 5, and as number 6 an optional one as p4c writes it.
     fn known() -> Vec<MatchField> {
         let field = |id: u32, kind, stored| {
-            let (name, spoken) = (format!("{kind:?}"), Spoken::Plain);
-            MatchField { id, name, width: 12, spoken, kind, stored }
+            let (name, sdn_type) = (format!("{kind:?}"), SdnType::Plain);
+            MatchField { id, name, width: 12, sdn_type, kind, stored }
         };
         let mut fields: Vec<MatchField> = (1..).zip(KINDS).map(|(id, kind)| field(id, kind, kind)).collect();
         fields.push(field(6, MatchKind::Optional, MatchKind::Ternary));
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn translated_fields_are_checked() {
         let mut known = known();
-        known.iter_mut().for_each(|field| field.spoken = Spoken::Wider(32));
+        known.iter_mut().for_each(|field| field.sdn_type = SdnType::Wider(32));
         let code = |extra: p4::FieldMatch| {
             match_fields("t", &known, &[exact(b"\x01"), extra]).map_or_else(|refusal| refusal.code, |_| Code::Ok)
         };
@@ -322,11 +322,11 @@ mod tests {
         fn translated_fields_are_read_as_they_were_written(mut fields in KINDS.map(key_field).to_vec()) {
             let mut known = known();
             known.truncate(5);
-            known.iter_mut().for_each(|field| field.spoken = Spoken::Wider(32));
+            known.iter_mut().for_each(|field| field.sdn_type = SdnType::Wider(32));
             let messages = match_messages(&known, &fields);
             prop_assert_eq!(match_fields("t", &known, &messages), Ok(fields.clone()));
             known.retain(|field| matches!(field.kind, MatchKind::Exact | MatchKind::Optional));
-            known.iter_mut().for_each(|field| field.spoken = Spoken::Numeral);
+            known.iter_mut().for_each(|field| field.sdn_type = SdnType::Numeral);
             fields.retain(|field| matches!(field, KeyField::Exact(_) | KeyField::Optional(_)));
             let messages = match_messages(&known, &fields);
             prop_assert_eq!(match_fields("t", &known, &messages), Ok(fields));

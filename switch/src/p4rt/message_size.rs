@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::fast_path::Answering;
 
-/// How tonic's text for such a request begins.
+/// Beginning of tonic's text for such a request.
 const TOO_LONG: &str = "Error, decoded message length too large";
 
 /// The status in the place of one that says that a message is too long.

@@ -9,7 +9,7 @@
 //! | `arbitration`, `role`, `clients` | primary and backups; what roles may do; the open streams |
 //! | `stream`, `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
-//! | `write`, `read`, `cost`, `direct`, `portions` | updates and queries; what these take; thousands of counters; long answers |
+//! | `write`, `read`, `cost`, `direct`, `read_stream` | updates and queries; what these take; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | `local` | the server without a network, for simulations |
 //! | [`in_process`] | the same with one client, for tests |
@@ -36,14 +36,15 @@ mod matching;
 mod message_size;
 mod packet_io;
 mod pipeline;
-mod portions;
 mod profile;
 mod proto;
 mod read;
+mod read_stream;
 mod replication;
 mod role;
 mod schema;
 mod service;
+mod shared;
 mod stream;
 mod tls;
 mod translation;
@@ -65,27 +66,28 @@ use fast_path::First;
 use listen::Connections;
 use message_size::LongMessages;
 use proto::p4::v1::p4_runtime_server::P4RuntimeServer;
-use service::{Service, Shared};
+use service::Service;
+use shared::Shared;
 pub use tls::{Secured, Tls};
 
-/// What the protos say, for clients that ask.
+/// Descriptors of the protos, for server reflection.
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 /// The largest request: a pipeline config or a batch of updates.
-const LARGEST_REQUEST: usize = 64 << 20;
+const MAX_REQUEST_BYTES: usize = 64 << 20;
 /// Requests and streams of one connection at once, and how many of them are read and answered at a time.
-const MOST_STREAMS: u32 = 128;
-const MOST_REQUESTS: usize = 16;
+const MAX_STREAMS: u32 = 128;
+const MAX_REQUESTS: usize = 16;
 /// Bytes of a request, and of all requests of a connection, that a client may send ahead: a usual batch never waits for
 /// the server to ask for more.
 const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// A request that has not come and been answered by then never will.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(120);
 /// A connection whose peer has vanished is found out by pings, so that another controller may take over.
 const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the server listens and which device it is.
+/// Address that the server listens on, the device that it is, and its security.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub device_id: u64,
@@ -93,7 +95,7 @@ pub struct ServerConfig {
     pub address: String,
     /// `None`: in the clear, which is for loopback only.
     pub tls: Option<Tls>,
-    /// What certificates allow their clients; none: everything.
+    /// Rights of clients by their certificates; empty: every client may do everything.
     pub allow: Vec<Allowed>,
     /// In the clear beyond loopback, too.
     pub insecure: bool,
@@ -136,7 +138,7 @@ impl P4RuntimeListener {
         self.connections.local_addr()
     }
 
-    /// What is reloaded when the files of TLS change.
+    /// Returns the TLS configuration that is reloaded when its files change.
     pub fn secured(&self) -> Option<Arc<Secured>> {
         self.secured.clone()
     }
@@ -151,7 +153,7 @@ impl P4RuntimeListener {
         let gnmi = crate::gnmi::server(dataplane.clone());
         let shared = Arc::new(Shared::new(self.device_id, dataplane));
         let service = P4RuntimeServer::new(Service(shared.clone()))
-            .max_decoding_message_size(LARGEST_REQUEST)
+            .max_decoding_message_size(MAX_REQUEST_BYTES)
             .max_encoding_message_size(usize::MAX);
         let secured = self.secured;
         let watch = async {
@@ -170,11 +172,11 @@ impl P4RuntimeListener {
         };
         let describe = |error| format!("reflection: {error}");
         let server = Server::builder()
-            .max_concurrent_streams(MOST_STREAMS)
+            .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .concurrency_limit_per_connection(MOST_REQUESTS)
-            .timeout(LONGEST_WAIT)
+            .concurrency_limit_per_connection(MAX_REQUESTS)
+            .timeout(MAX_REQUEST_TIME)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .layer(Bounded::new(First(LongMessages(service))))

@@ -20,7 +20,7 @@ pub fn packet_out(header: &[HeaderField], packet: &PacketOut) -> Checked<Vec<u8>
     for field in header {
         let mut given = packet.metadata.iter().filter(|m| m.metadata_id == field.id);
         let value = match (given.next(), given.next()) {
-            (Some(metadata), None) => (field.spoken)
+            (Some(metadata), None) => (field.sdn_type)
                 .decode(&metadata.value, field.width)
                 .map_err(|bad| bad.at(format_args!("packet_out.{}", field.name)))?,
             (None, _) if field.is_padding => Value::ZERO,
@@ -47,7 +47,7 @@ pub fn packet_in(header: &[HeaderField], frame: Vec<u8>) -> Option<PacketIn> {
             let mut words = vec![0; field.width.div_ceil(64) as usize];
             load(&frame, position, field.width as usize, &mut words);
             position += field.width as usize;
-            PacketMetadata { metadata_id: field.id, value: field.spoken.encode(&Value::from_words(&words)) }
+            PacketMetadata { metadata_id: field.id, value: field.sdn_type.encode(&Value::from_words(&words)) }
         })
         .collect();
     Some(PacketIn { payload: frame.slice(position / 8..), metadata })
@@ -60,15 +60,15 @@ fn header_len(header: &[HeaderField]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::p4rt::translation::Spoken;
+    use crate::p4rt::translation::SdnType;
     use crate::p4rt::value;
     use proptest::prelude::*;
     use tonic::Code;
 
     fn header() -> Vec<HeaderField> {
         let field = |id, name: &str, width, is_padding| {
-            let spoken = Spoken::Plain;
-            HeaderField { id, name: name.into(), width, spoken, is_padding }
+            let sdn_type = SdnType::Plain;
+            HeaderField { id, name: name.into(), width, sdn_type, is_padding }
         };
         vec![field(1, "egress_port", 9, false), field(2, "pad", 7, true), field(3, "cookie", 72, false)]
     }

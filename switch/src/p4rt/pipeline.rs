@@ -11,9 +11,9 @@ use super::proto::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use super::schema::{self, Schema};
 use crate::control::Program;
 
-/// What takes ten times as much memory when it is looked at.
-const LONGEST_P4INFO: usize = 1 << 20;
-const LONGEST_DEVICE_CONFIG: usize = 16 << 20;
+/// Bytes of a P4Info at most: decoded it takes ten times as much memory.
+const MAX_P4INFO_BYTES: usize = 1 << 20;
+const MAX_DEVICE_CONFIG_BYTES: usize = 16 << 20;
 
 pub struct Pipeline {
     pub schema: Schema,
@@ -34,8 +34,8 @@ impl Pipeline {
             return refuse!(InvalidArgument, "there is no config");
         };
         for (what, bytes, most) in [
-            ("P4Info", &config.p4info, LONGEST_P4INFO),
-            ("p4_device_config", &config.p4_device_config, LONGEST_DEVICE_CONFIG),
+            ("P4Info", &config.p4info, MAX_P4INFO_BYTES),
+            ("p4_device_config", &config.p4_device_config, MAX_DEVICE_CONFIG_BYTES),
         ] {
             if bytes.len() > most {
                 return refuse!(ResourceExhausted, "a {what} of {} bytes: {most} are the most", bytes.len());

@@ -2,7 +2,7 @@
 //! Action profiles (P4Runtime 1.4, "ActionProfileMember & ActionProfileGroup") and value sets between messages and the
 //! control API.
 
-use super::entry::{self, Place};
+use super::entry::{self, EntryKind, weight_message};
 use super::error::{Checked, Refusal, refuse};
 use super::matching;
 use super::proto::p4::v1 as p4;
@@ -10,7 +10,7 @@ use super::schema::{Profile, Schema, Table, ValueSet};
 use super::value;
 use crate::control::{ActionCall, EntryAction, GroupMember, KeyField, PortNumber, ProfileGroup, WeightedCall};
 
-/// What an entry does; `ports`: those that can be watched.
+/// Decodes the action of an entry; `ports`: those that can be watched.
 pub fn entry_action(
     schema: &Schema,
     table: &Table,
@@ -19,7 +19,7 @@ pub fn entry_action(
 ) -> Checked<EntryAction> {
     use p4::table_action::Type;
     let Some(profile) = table.profile.and_then(|id| schema.profiles.get(&id)) else {
-        return entry::action(schema, table, Place::Entry, message).map(EntryAction::Call);
+        return entry::action(schema, table, EntryKind::Entry, message).map(EntryAction::Call);
     };
     match &message.r#type {
         Some(Type::ActionProfileMemberId(id)) => Ok(EntryAction::Member(*id)),
@@ -45,7 +45,7 @@ pub fn entry_action(
                     Some(WatchKind::Watch(_)) => return refuse!(Unimplemented, "name watched ports by watch_port"),
                     None => None,
                 };
-                let call = entry::call(schema, &table.name, &table.actions, Place::Entry, call)?;
+                let call = entry::call(schema, &table.name, &table.actions, EntryKind::Entry, call)?;
                 Ok(WeightedCall { call, weight: weight(profile, action.weight)?, watch: watched })
             });
             Ok(EntryAction::OneShot(calls.collect::<Checked<_>>()?))
@@ -58,39 +58,10 @@ pub fn entry_action(
     }
 }
 
-/// The message for what an entry does; `None` when its action is not in the P4Info.
-pub fn entry_action_message(schema: &Schema, table: &Table, action: &EntryAction) -> Option<p4::TableAction> {
-    use p4::table_action::Type;
-    let message = match action {
-        EntryAction::Call(call) => return entry::action_message(schema, table, call),
-        EntryAction::Member(id) => Type::ActionProfileMemberId(*id),
-        EntryAction::Group(id) => Type::ActionProfileGroupId(*id),
-        EntryAction::Same => return None,
-        EntryAction::OneShot(calls) => {
-            let profile = schema.profiles.get(&table.profile?)?;
-            let message = |call: &WeightedCall| {
-                Some(p4::ActionProfileAction {
-                    action: Some(entry::call_message(schema, &table.actions, &call.call)?),
-                    weight: weight_message(profile, call.weight),
-                    watch_kind: call
-                        .watch
-                        .map(|port| p4::action_profile_action::WatchKind::WatchPort(value::from_value(&port.into()))),
-                })
-            };
-            let actions: Option<_> = calls.iter().map(message).collect();
-            Type::ActionProfileActionSet(p4::ActionProfileActionSet {
-                action_profile_actions: actions?,
-                ..Default::default()
-            })
-        }
-    };
-    Some(p4::TableAction { r#type: Some(message) })
-}
-
 /// The action of a member.
 pub fn member_action(schema: &Schema, profile: &Profile, message: &p4::ActionProfileMember) -> Checked<ActionCall> {
     match &message.action {
-        Some(action) => entry::call(schema, &profile.name, &profile.actions, Place::Entry, action),
+        Some(action) => entry::call(schema, &profile.name, &profile.actions, EntryKind::Entry, action),
         None => refuse!(InvalidArgument, "{}: member {} has no action", profile.name, message.member_id),
     }
 }
@@ -145,11 +116,6 @@ fn weight(profile: &Profile, weight: i32) -> Checked<u32> {
         (false, Ok(1..)) => refuse!(InvalidArgument, "the weight {weight} is above {}", profile.max_weight),
         (false, _) => refuse!(InvalidArgument, "the weight {weight} is not positive"),
     }
-}
-
-/// The weight as the client gave it.
-fn weight_message(profile: &Profile, weight: u32) -> i32 {
-    if profile.no_weights { 0 } else { weight as i32 }
 }
 
 /// A port that a member depends on; an empty one is none.

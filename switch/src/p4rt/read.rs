@@ -10,7 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use super::entry::{self, Wanted};
+use super::digest::Digests;
+use super::entry::{self, Wanted, default_has_no_key};
 use super::error::{Checked, Refusal, refuse};
 use super::fast_read;
 use super::matching;
@@ -20,9 +21,8 @@ use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::replication;
 use super::role::Access;
-use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet};
-use super::stream::Digests;
-use super::write::{self, Notes, cells, default_has_no_key, known, table};
+use super::schema::{Counter, Meter, Profile, Register, Table, ValueSet, cells, known, table};
+use super::write::{self, ClientMetadata};
 use crate::control::{ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig};
 
 /// One request of a batch: answered already, as those for single counters are, or as it came.
@@ -57,7 +57,7 @@ enum Direct<'a> {
     One(&'a Table, EntryKey),
     /// The default entries of these tables.
     Defaults(Vec<&'a Table>),
-    /// Those of these tables, by id.
+    /// Entries of these tables, by id.
     Many(Vec<(u32, Views)>),
 }
 
@@ -65,7 +65,7 @@ pub struct Reader<'a> {
     pub pipeline: &'a Arc<Pipeline>,
     pub dataplane: &'a Dataplane,
     pub digests: &'a Digests,
-    pub notes: &'a Notes,
+    pub client_metadata: &'a ClientMetadata,
     pub access: Access,
 }
 
@@ -89,7 +89,7 @@ impl Reader<'_> {
         Asked::Entity(request)
     }
 
-    /// What the request finds and the role has.
+    /// Answers the request with the entities that belong to the role.
     pub fn answer(&self, asked: Asked) -> Checked<Answer> {
         let request = match asked {
             Asked::Answered(answer) => return answer,
@@ -203,7 +203,7 @@ impl Reader<'_> {
         let Some(call) = self.dataplane.default_action(table.target)? else {
             return Ok(none());
         };
-        let cookie = self.notes.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
+        let cookie = self.client_metadata.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
         let (controller_metadata, metadata) = entry::split_cookie(cookie);
         #[allow(deprecated)]
         let mut message = p4::TableEntry {
@@ -428,7 +428,7 @@ impl Reader<'_> {
                 let id = filter.multicast_group_id;
                 let groups = self.dataplane.multicast_groups(Some(id).filter(|&id| id != 0));
                 check_found(&groups, id, "multicast group")?;
-                let metadata = |group| self.notes.multicast_metadata.get(&group).cloned().unwrap_or_default();
+                let metadata = |group| self.client_metadata.multicast_metadata.get(&group).cloned().unwrap_or_default();
                 let groups: Vec<_> = groups.into_iter().map(|(id, group)| (id, group, metadata(id))).collect();
                 Ok(self.many(groups.into_iter().map(move |(multicast_group_id, (group, backups), metadata)| {
                     let replicas = replication::messages(&group, &backups);
@@ -471,7 +471,7 @@ impl Reader<'_> {
     }
 }
 
-/// What names a table's default entry.
+/// Returns the key that names a table's default entry.
 fn default_key(table_id: u32) -> p4::TableEntry {
     p4::TableEntry { table_id, is_default_action: true, ..Default::default() }
 }
@@ -489,7 +489,7 @@ fn chain(answers: impl Iterator<Item = Checked<Answer>>) -> Checked<Answer> {
     Ok(Answer::Many(Box::new(answers.collect::<Checked<Vec<Answer>>>()?.into_iter().flatten())))
 }
 
-/// Whether there is the one that is asked for; id 0 asks for all.
+/// Checks that the object asked for exists; id 0 asks for all.
 fn check_found<T>(found: &BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> {
     match id != 0 && found.is_empty() {
         true => refuse!(NotFound, "there is no {what} {id}"),

@@ -7,7 +7,7 @@ use super::value;
 use crate::control::{PortNumber, Replica};
 
 /// `egress_spec` has 9 bits in v1model.
-const HIGHEST_PORT: u32 = 511;
+const MAX_PORT: u32 = 511;
 
 /// Replicas, and for each of them those that may take its place.
 pub fn replicas(messages: &[p4::Replica]) -> Checked<(Vec<Replica>, Vec<Vec<Replica>>)> {
@@ -29,8 +29,8 @@ pub fn replicas(messages: &[p4::Replica]) -> Checked<(Vec<Replica>, Vec<Vec<Repl
 }
 
 fn replica(port: u32, instance: u32) -> Checked<Replica> {
-    if port > HIGHEST_PORT {
-        return refuse!(InvalidArgument, "port {port} is above {HIGHEST_PORT}");
+    if port > MAX_PORT {
+        return refuse!(InvalidArgument, "port {port} is above {MAX_PORT}");
     }
     match u16::try_from(instance) {
         Ok(rid) => Ok(Replica { port: port as PortNumber, rid }),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a role may do: role configurations in the scheme of Stratum and finsy, `stratum.P4RoleConfig` (P4Runtime 1.4,
+//! Role configurations: the rights of a role in the scheme of Stratum and finsy, `stratum.P4RoleConfig` (P4Runtime 1.4,
 //! "Role Config").
 
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::value;
 
-/// Where the type of an `Any` is named.
+/// Type name of the `Any` that holds a role configuration.
 const TYPE: &str = "stratum.P4RoleConfig";
 /// Ids that a role may list.
-const MOST_IDS: usize = 4096;
+const MAX_ROLE_IDS: usize = 4096;
 
 /// The message, as Stratum defines it.
 #[derive(Clone, PartialEq, Message)]
@@ -62,8 +62,8 @@ impl RoleConfig {
         let Ok(config) = P4RoleConfig::decode(&message.value[..]) else {
             return Err(invalid(&format!("this is no {TYPE}")));
         };
-        if config.exclusive_p4_ids.len() + config.shared_p4_ids.len() > MOST_IDS {
-            return Err(invalid(&format!("more than {MOST_IDS} ids")));
+        if config.exclusive_p4_ids.len() + config.shared_p4_ids.len() > MAX_ROLE_IDS {
+            return Err(invalid(&format!("more than {MAX_ROLE_IDS} ids")));
         }
         let exclusive: BTreeSet<u32> = config.exclusive_p4_ids.into_iter().collect();
         let shared: BTreeSet<u32> = config.shared_p4_ids.into_iter().collect();
@@ -95,7 +95,7 @@ impl RoleConfig {
     }
 }
 
-/// What a client may do: all, unless its role has a configuration.
+/// Rights of a client: all, unless its role has a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Access(pub Option<Arc<RoleConfig>>);
 
@@ -104,13 +104,13 @@ impl Access {
         self.0.is_none()
     }
 
-    /// Whether entities of the object with this P4Info id are the role's.
+    /// Returns true if entities of the object with this P4Info id belong to the role.
     pub fn has(&self, id: u32) -> bool {
         self.0.as_ref().is_none_or(|config| config.may_use(id))
     }
 
-    /// Whether the entity is the role's. Multicast groups and clone sessions have no id that a configuration could
-    /// list.
+    /// Returns true if the entity belongs to the role. Multicast groups and clone sessions have no id that a
+    /// configuration could list.
     pub fn has_entity(&self, entity: &Entity) -> bool {
         self.is_full() || p4info_id(entity).is_some_and(|id| self.has(id))
     }

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The P4Info of the running pipeline, indexed by P4Runtime id and tied to the objects of the loaded program.
 //!
-//! Building a [`Schema`] (`tie`) is the check that P4Info and device config describe the same program: every object that the
-//! P4Info names has to exist in the program with the same shape. Later code may then rely on it.
+//! Building a [`Schema`] (`p4info_check`) is the check that P4Info and device config describe the same program: every
+//! object that the P4Info names has to exist in the program with the same shape. Later code may then rely on it.
 
-mod tie;
+mod p4info_check;
 
 use std::collections::BTreeMap;
 
 use super::data::DataType;
+use super::error::{Checked, refuse};
 use super::header::HeaderField;
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
-use super::translation::Spoken;
+use super::proto::p4::v1 as p4;
+use super::translation::SdnType;
 use crate::control::{ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId};
 
 pub struct MatchField {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
     /// As in the P4Info.
     pub kind: MatchKind,
     /// As in the device config: p4c writes optional fields as ternary ones.
     pub stored: MatchKind,
 }
 
-/// Where an action may stand.
+/// Entries in which an action may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Anywhere,
@@ -72,13 +74,13 @@ pub struct Table {
 pub struct Profile {
     pub name: String,
     pub target: ProfileId,
-    /// Of its members.
+    /// Actions of its members.
     pub actions: Vec<TableAction>,
     pub has_selector: bool,
     /// Sum of the weights, or number of members, in a group at most; 0: as many as the profile holds.
     pub max_group_size: u32,
     pub counts_members: bool,
-    /// Of a member at most; 0: any.
+    /// Weight of a member at most; 0: any.
     pub max_weight: u32,
     /// Clients leave weights out: all are equal.
     pub no_weights: bool,
@@ -93,9 +95,9 @@ pub struct ValueSet {
 pub struct Param {
     pub id: u32,
     pub name: String,
-    /// Of the data plane's value.
+    /// Bits of the data plane's value.
     pub width: u32,
-    pub spoken: Spoken,
+    pub sdn_type: SdnType,
 }
 
 pub struct Action {
@@ -161,4 +163,33 @@ impl Schema {
 /// The sizes of the profile count members, not weights.
 pub fn counts_members(profile: &info::ActionProfile) -> bool {
     matches!(profile.selector_size_semantics, Some(SizeSemantics::SumOfMembers(_)))
+}
+
+/// The table of that id, or an error.
+pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
+    if let Some(name) = schema.left_out.get(&id) {
+        return refuse!(
+            InvalidArgument,
+            "table {name}: p4c left it out of the device config, as no packet meets it: it has no entries"
+        );
+    }
+    known(&schema.tables, "table", id)
+}
+
+/// The object of that id.
+pub fn known<'a, T>(objects: &'a BTreeMap<u32, T>, kind: &str, id: u32) -> Checked<&'a T> {
+    match objects.get(&id) {
+        Some(object) => Ok(object),
+        None => refuse!(InvalidArgument, "there is no {kind} with id {id:#x} in the P4Info"),
+    }
+}
+
+/// The cells that an index names: one, or all when it is left out.
+pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std::ops::Range<usize>> {
+    match index.map(|index| (index.index, usize::try_from(index.index))) {
+        None => Ok(0..size),
+        Some((_, Ok(index))) if index < size => Ok(index..index + 1),
+        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
+        Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
+    }
 }

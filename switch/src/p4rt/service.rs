@@ -2,104 +2,32 @@
 //! The gRPC service: checks who asks and in what order things happen, and hands the work to its modules.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use prost::Message;
-use tokio::sync::Semaphore;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::budget::Held;
-use super::clients::{Clients, Outgoing};
-use super::error::{Checked, Refusal, batch_status, refuse};
+use super::clients::Outgoing;
+use super::digest::Digests;
+use super::error::{Checked, Refusal, batch_status};
 use super::pipeline::Pipeline;
-use super::portions::{self, Portions, Reads};
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::set_forwarding_pipeline_config_request::Action;
 use super::read::{Asked, Reader};
+use super::read_stream::{self, ReadStream};
 use super::role::Access;
-use super::stream::{self, Digests};
-use super::write::{Notes, Writer};
-use crate::control::{Dataplane, Prepared, TableId, UpdateError};
+use super::shared::{MAX_ANSWER_KIB, Saved, Shared, State};
+use super::stream;
+use super::write::{ClientMetadata, Writer};
+use crate::control::{Prepared, TableId, UpdateError};
 use crate::peer::{self, Peer};
 
 /// The version of the API that the protos and this server follow.
 const API_VERSION: &str = "1.5.0";
-/// KiB of pipelines that are being sent to clients.
-const MOST_ANSWERS: usize = 64 << 10;
-
-/// What a write changes besides the data plane.
-#[derive(Default)]
-pub struct State {
-    saved: Option<Saved>,
-    pub notes: Notes,
-}
-
-/// A pipeline that waits for COMMIT. Reads and writes are about it.
-struct Saved {
-    pipeline: Arc<Pipeline>,
-    dataplane: Dataplane,
-    digests: Digests,
-    notes: Notes,
-}
-
-pub struct Shared {
-    device_id: u64,
-    pub dataplane: Dataplane,
-    pub clients: Clients,
-    pub digests: Digests,
-    /// Writes exclude each other and reads.
-    pub state: Arc<tokio::sync::RwLock<State>>,
-    /// The running pipeline; replaced only by who holds `state` for writing.
-    pipeline: RwLock<Option<Arc<Pipeline>>>,
-    reads: Arc<Reads>,
-    /// Held while a pipeline is made ready: one at a time, and in the order in which they came.
-    pipelines: tokio::sync::Mutex<()>,
-    answers: Arc<Semaphore>,
-}
 
 impl Shared {
-    pub fn new(device_id: u64, dataplane: Dataplane) -> Self {
-        Shared {
-            device_id,
-            dataplane,
-            clients: Clients::new(device_id),
-            digests: Digests::default(),
-            state: Default::default(),
-            pipeline: RwLock::new(None),
-            reads: Arc::default(),
-            pipelines: tokio::sync::Mutex::default(),
-            answers: Arc::new(Semaphore::new(MOST_ANSWERS)),
-        }
-    }
-
-    pub fn pipeline(&self) -> Checked<Arc<Pipeline>> {
-        match &*self.pipeline.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(pipeline) => Ok(pipeline.clone()),
-            None => refuse!(FailedPrecondition, "no forwarding pipeline config is set for this device"),
-        }
-    }
-
-    fn check_device(&self, device_id: u64) -> Result<(), Status> {
-        match device_id == self.device_id {
-            true => Ok(()),
-            false => {
-                Err(Status::not_found(format!("device {device_id} is not here: this is device {}", self.device_id)))
-            }
-        }
-    }
-
-    /// What the client may do whose request changes something, if it is the primary of its role.
-    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
-        self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
-            true => Ok(arbiter.access(role)),
-            false if !arbiter.knows_role(role) => Err(Status::not_found(format!("no client has the role {role:?}"))),
-            false => {
-                Err(Status::permission_denied("only the primary may do this: the election id is not the primary's"))
-            }
-        })
-    }
-
     async fn write(&self, request: p4::WriteRequest) -> Result<(), Status> {
         use p4::write_request::Atomicity;
         self.check_device(request.device_id)?;
@@ -108,15 +36,15 @@ impl Shared {
         let mut state = self.state.write().await;
         // Under the lock: a former primary whose request waited here is refused.
         let access = self.check_primary(&request.role, request.election_id.as_ref())?;
-        let State { saved, notes } = &mut *state;
+        let State { saved, client_metadata } = &mut *state;
         let pipeline;
         let writer = match saved {
-            Some(Saved { pipeline, dataplane, digests, notes }) => {
-                Writer::new(&pipeline.schema, dataplane, digests, notes, access)
+            Some(Saved { pipeline, dataplane, digests, client_metadata }) => {
+                Writer::new(&pipeline.schema, dataplane, digests, client_metadata, access)
             }
             None => {
                 pipeline = self.pipeline()?;
-                Writer::new(&pipeline.schema, &self.dataplane, &self.digests, notes, access)
+                Writer::new(&pipeline.schema, &self.dataplane, &self.digests, client_metadata, access)
             }
         };
         let outcomes = match Atomicity::try_from(request.atomicity) {
@@ -130,7 +58,7 @@ impl Shared {
     }
 
     /// The answers to a batch, in its order. What takes long is done on a thread of its own.
-    async fn read(self: &Arc<Self>, request: p4::ReadRequest, peer: Option<SocketAddr>) -> Result<Portions, Status> {
+    async fn read(self: &Arc<Self>, request: p4::ReadRequest, peer: Option<SocketAddr>) -> Result<ReadStream, Status> {
         self.check_device(request.device_id)?;
         let state = self.state.clone().read_owned().await;
         let access = match request.role.is_empty() {
@@ -151,9 +79,9 @@ impl Shared {
             let answers = asked.into_iter().map(|asked| reader.answer(asked)).collect();
             return self.reads.portions(answers, peer);
         }
-        let place = self.reads.place(peer, cost.bytes)?;
+        let permit = self.reads.permit(peer, cost.bytes)?;
         let shared = self.clone();
-        Ok(portions::long(place, move || {
+        Ok(read_stream::long(permit, move || {
             let running = if state.saved.is_none() { Some(shared.pipeline()?) } else { None };
             let reader = shared.reader(&state, running.as_ref(), access)?;
             Ok(asked.into_iter().map(|asked| reader.answer(asked)).collect())
@@ -168,18 +96,18 @@ impl Shared {
         access: Access,
     ) -> Result<Reader<'a>, Status> {
         match (&state.saved, running) {
-            (Some(Saved { pipeline, dataplane, digests, notes }), _) => {
-                Ok(Reader { pipeline, dataplane, digests, notes, access })
+            (Some(Saved { pipeline, dataplane, digests, client_metadata }), _) => {
+                Ok(Reader { pipeline, dataplane, digests, client_metadata, access })
             }
             (None, Some(pipeline)) => {
-                let (dataplane, digests, notes) = (&self.dataplane, &self.digests, &state.notes);
-                Ok(Reader { pipeline, dataplane, digests, notes, access })
+                let (dataplane, digests, client_metadata) = (&self.dataplane, &self.digests, &state.client_metadata);
+                Ok(Reader { pipeline, dataplane, digests, client_metadata, access })
             }
             (None, None) => Err(Status::internal("there is no pipeline to read")),
         }
     }
 
-    /// Who asks is the primary of its role, which may set the pipeline.
+    /// Checks that the client is the primary of its role, and that the role may set the pipeline.
     fn check_may_push(&self, request: &p4::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
         let access = self.check_primary(&request.role, request.election_id.as_ref())?;
         match access.can_push_pipeline() {
@@ -227,25 +155,25 @@ impl Shared {
         // Under the lock: a former primary whose request waited here is refused.
         self.check_may_push(&request)?;
         let Some((pipeline, prepared)) = prepared else {
-            let Some(Saved { pipeline, digests, notes, .. }) = state.saved.take() else {
+            let Some(Saved { pipeline, digests, client_metadata, .. }) = state.saved.take() else {
                 return Err(Status::not_found("no saved forwarding pipeline config: VERIFY_AND_SAVE comes first"));
             };
             self.dataplane.commit_staged().await.map_err(Refusal::from)?;
             self.digests.replace(digests);
-            self.run(&mut state, pipeline, notes);
+            self.run(&mut state, pipeline, client_metadata);
             return Ok(());
         };
         match action {
             Action::VerifyAndSave => {
                 let dataplane = self.dataplane.stage_prepared(prepared);
-                let (digests, notes) = Default::default();
-                state.saved = Some(Saved { pipeline, dataplane, digests, notes });
+                let (digests, client_metadata) = Default::default();
+                state.saved = Some(Saved { pipeline, dataplane, digests, client_metadata });
             }
             Action::VerifyAndCommit => {
                 self.dataplane.commit_prepared(prepared).await.map_err(Refusal::from)?;
                 self.dataplane.unstage();
                 self.digests.replace(Digests::default());
-                self.run(&mut state, pipeline, Notes::default());
+                self.run(&mut state, pipeline, ClientMetadata::default());
             }
             Action::ReconcileAndCommit => {
                 self.dataplane.reconcile_prepared(prepared).await.map_err(|error| match error {
@@ -253,10 +181,10 @@ impl Shared {
                     error => Status::invalid_argument(error.to_string()),
                 })?;
                 self.dataplane.unstage();
-                let notes = self.keep(&pipeline, std::mem::take(&mut state.notes));
-                self.run(&mut state, pipeline, notes);
+                let client_metadata = self.keep(&pipeline, std::mem::take(&mut state.client_metadata));
+                self.run(&mut state, pipeline, client_metadata);
             }
-            // What it takes to run is there: that is all that VERIFY asks.
+            // VERIFY asks for no more than that everything needed to run is there.
             Action::Verify | Action::Commit | Action::Unspecified => {
                 drop(tokio::task::spawn_blocking(|| drop(prepared)))
             }
@@ -264,28 +192,22 @@ impl Shared {
         Ok(())
     }
 
-    /// What was noted under the running pipeline, and its digests, under the next one.
-    fn keep(&self, next: &Pipeline, mut notes: Notes) -> Notes {
-        let Ok(running) = self.pipeline() else { return notes };
+    /// Carries the client metadata and the digests of the running pipeline over to the next one.
+    fn keep(&self, next: &Pipeline, mut client_metadata: ClientMetadata) -> ClientMetadata {
+        let Ok(running) = self.pipeline() else { return client_metadata };
         let (before, after) = (&running.schema, &next.schema);
         let target = |table: TableId| {
             let name = &before.table_of(table)?.name;
             after.tables.values().find(|table| table.name == *name).map(|table| table.target)
         };
-        let cookies = std::mem::take(&mut notes.default_cookies).into_iter();
-        notes.default_cookies = cookies.filter_map(|(table, cookie)| Some((target(table)?, cookie))).collect();
+        let cookies = std::mem::take(&mut client_metadata.default_cookies).into_iter();
+        client_metadata.default_cookies =
+            cookies.filter_map(|(table, cookie)| Some((target(table)?, cookie))).collect();
         self.digests.restart(|id| {
             let name = &before.digests.get(&id)?.name;
             after.digests.iter().find(|(_, digest)| digest.name == *name).map(|(&id, _)| id)
         });
-        notes
-    }
-
-    /// The data plane runs this pipeline.
-    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, notes: Notes) {
-        *state = State { saved: None, notes };
-        *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
-        tracing::info!("a new forwarding pipeline runs");
+        client_metadata
     }
 }
 
@@ -313,7 +235,7 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         Ok(Response::new(p4::WriteResponse {}))
     }
 
-    type ReadStream = Portions;
+    type ReadStream = ReadStream;
 
     async fn read(&self, request: Request<p4::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let peer = Peer::of(request.extensions());
@@ -342,7 +264,7 @@ impl p4::p4_runtime_server::P4Runtime for Service {
         let config = self.0.pipeline().ok().map(|pipeline| pipeline.config(request.response_type()));
         let kib = config.as_ref().map_or(0, Message::encoded_len) >> 10;
         let Ok(held) = self.0.answers.clone().try_acquire_many_owned(kib as u32) else {
-            return Err(Status::resource_exhausted(format!("pipelines of {} MiB are under way", MOST_ANSWERS >> 10)));
+            return Err(Status::resource_exhausted(format!("pipelines of {} MiB are under way", MAX_ANSWER_KIB >> 10)));
         };
         let mut answer = Response::new(p4::GetForwardingPipelineConfigResponse { config });
         answer.extensions_mut().insert(Held::new(held));

@@ -3,15 +3,15 @@
 //! Stream Messages").
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tonic::{Code, Status, Streaming};
 
 use super::arbitration::ClientId;
-use super::clients::{LONGEST_SILENCE, Opened, Outgoing, offer};
-use super::digest::{DigestList, DigestQueue};
+use super::clients::{MAX_SILENCE, Opened, Outgoing, offer};
+use super::digest::DigestList;
 use super::entry;
 use super::error::{Checked, Refusal, refuse};
 use super::message_size::too_long;
@@ -21,72 +21,14 @@ use super::proto::p4::v1::stream_error::Details;
 use super::proto::p4::v1::stream_message_request::Update as Request;
 use super::proto::p4::v1::stream_message_response::Update as Response;
 use super::role::Access;
-use super::service::Shared;
+use super::shared::Shared;
 use crate::control::{Digest, Events, Notice, PacketIn, TableEntry, Update};
 use crate::peer::{self, Peer};
 
-/// How long a stream that ends with an error waits for its client to take it.
+/// Time that a stream which ends with an error waits for its client to take it.
 const LAST_WORD: Duration = Duration::from_secs(5);
 /// Idle entries in one notification.
-const MOST_IDLE_ENTRIES: usize = 256;
-
-/// The digests that are enabled, by P4Info id.
-#[derive(Default)]
-pub struct Digests {
-    queues: Mutex<BTreeMap<u32, DigestQueue>>,
-    changed: Notify,
-}
-
-impl Digests {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, DigestQueue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn config(&self, id: u32) -> Option<p4::digest_entry::Config> {
-        self.lock().get(&id).map(DigestQueue::config)
-    }
-
-    /// Enables, changes or (`None`) disables a digest.
-    pub fn configure(&self, id: u32, config: Option<p4::digest_entry::Config>) {
-        let mut queues = self.lock();
-        match (queues.get_mut(&id), config) {
-            (Some(queue), Some(config)) => queue.configure(config),
-            (None, Some(config)) => drop(queues.insert(id, DigestQueue::new(config))),
-            (_, None) => drop(queues.remove(&id)),
-        }
-        drop(queues);
-        self.changed.notify_one();
-    }
-
-    /// Takes over those of a pipeline that is committed now.
-    pub fn replace(&self, mut others: Digests) {
-        *self.lock() = std::mem::take(others.queues.get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_one();
-    }
-
-    /// Those that are enabled stay so under a new id, with nothing in them.
-    pub fn restart(&self, new_id: impl Fn(u32) -> Option<u32>) {
-        let mut queues = self.lock();
-        let restarted = std::mem::take(&mut *queues).into_iter();
-        *queues = restarted.filter_map(|(id, queue)| Some((new_id(id)?, queue.restarted()))).collect();
-    }
-
-    fn acknowledge(&self, id: u32, list_id: u64) -> Vec<Update> {
-        self.lock().get_mut(&id).map(|queue| queue.acknowledge(list_id)).unwrap_or_default()
-    }
-
-    pub fn acknowledge_all(&self) -> Vec<Update> {
-        self.lock().values_mut().flat_map(DigestQueue::acknowledge_all).collect()
-    }
-
-    fn poll(&self, now: Duration) -> Vec<(u32, DigestList)> {
-        self.lock().iter_mut().filter_map(|(&id, queue)| Some((id, queue.poll(now)?))).collect()
-    }
-
-    pub fn deadline(&self) -> Option<Duration> {
-        self.lock().values().filter_map(DigestQueue::deadline).min()
-    }
-}
+const MAX_IDLE_ENTRIES: usize = 256;
 
 /// Serves one stream until either side ends it.
 pub async fn serve(
@@ -96,13 +38,13 @@ pub async fn serve(
     mut incoming: Streaming<p4::StreamMessageRequest>,
 ) {
     let Opened { id, queue, mut stalled } = opened;
-    let silence = tokio::time::sleep(LONGEST_SILENCE);
+    let silence = tokio::time::sleep(MAX_SILENCE);
     tokio::pin!(silence);
     let mut is_silent = true;
     let last_word = loop {
         let message = tokio::select! {
             () = &mut silence, if is_silent => {
-                let reason = format!("no arbitration came within {} s", LONGEST_SILENCE.as_secs());
+                let reason = format!("no arbitration came within {} s", MAX_SILENCE.as_secs());
                 break Some(Status::deadline_exceeded(reason));
             }
             message = incoming.message() => message,
@@ -199,7 +141,7 @@ fn packet_out(shared: &Shared, packet: &p4::PacketOut) -> Checked<()> {
 
 fn digest_ack(shared: &Shared, ack: p4::DigestListAck) -> Checked<Vec<Update>> {
     let pipeline = shared.pipeline()?;
-    super::write::known(&pipeline.schema.digests, "digest", ack.digest_id)?;
+    super::schema::known(&pipeline.schema.digests, "digest", ack.digest_id)?;
     Ok(shared.digests.acknowledge(ack.digest_id, ack.list_id))
 }
 
@@ -265,8 +207,8 @@ async fn send_list(shared: &Shared, digest_id: u32, list: DigestList) {
 
 /// Passes idle entries on to the primaries, those that come together in one message.
 pub async fn deliver_notices(shared: Arc<Shared>, mut notices: mpsc::Receiver<Notice>) {
-    let mut waiting = Vec::with_capacity(MOST_IDLE_ENTRIES);
-    while notices.recv_many(&mut waiting, MOST_IDLE_ENTRIES).await > 0 {
+    let mut waiting = Vec::with_capacity(MAX_IDLE_ENTRIES);
+    while notices.recv_many(&mut waiting, MAX_IDLE_ENTRIES).await > 0 {
         deliver_idle(&shared, waiting.drain(..));
     }
 }
@@ -287,7 +229,7 @@ fn deliver_idle(shared: &Shared, notices: impl IntoIterator<Item = Notice>) {
     }
 }
 
-/// To each primary what belongs to its role.
+/// Sends to each primary the idle entries that belong to its role.
 fn send_idle(shared: &Shared, table_entry: Vec<p4::TableEntry>) {
     let send = |table_entry, is_for: &dyn Fn(&Access) -> bool| {
         let message = p4::IdleTimeoutNotification { table_entry, timestamp: shared.dataplane.clock().epoch() };
@@ -308,7 +250,7 @@ fn now(shared: &Shared) -> Duration {
     Duration::from_nanos(shared.dataplane.clock().now())
 }
 
-/// What the data plane has told by now goes to the primaries, for who sets the clock.
+/// Delivers the data plane's events so far to the primaries, for a caller that sets the clock.
 pub async fn deliver_now(shared: &Shared, events: &mut Events) {
     while let Ok(packet) = events.packet_ins.try_recv() {
         deliver_packet(shared, packet);
@@ -322,6 +264,6 @@ pub async fn deliver_now(shared: &Shared, events: &mut Events) {
         send_list(shared, id, list).await;
     }
     while !events.notices.is_empty() {
-        deliver_idle(shared, std::iter::from_fn(|| events.notices.try_recv().ok()).take(MOST_IDLE_ENTRIES));
+        deliver_idle(shared, std::iter::from_fn(|| events.notices.try_recv().ok()).take(MAX_IDLE_ENTRIES));
     }
 }

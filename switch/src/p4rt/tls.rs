@@ -18,7 +18,7 @@ use x509_parser::extensions::GeneralName;
 
 /// A client that does not finish its handshake is not waited for.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often the files are looked at.
+/// Interval at which the files are polled.
 const LOOK: Duration = Duration::from_secs(2);
 /// HTTP/2.
 const PROTOCOL: &[u8] = b"h2";
@@ -32,7 +32,7 @@ pub struct Tls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// By which a file that was replaced is known.
+/// Time and size of a file, by which a replaced one is known.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl Tls {
@@ -48,7 +48,7 @@ impl Tls {
         self.files().map(stamp).collect()
     }
 
-    /// What the files say now. The error names the option, or the files.
+    /// Loads the files. The error names the option, or the files.
     fn config(&self) -> Result<Arc<ServerConfig>, String> {
         let read = |option: &str, path: &Path| {
             std::fs::read(path).map_err(|e| format!("{option} {}: {e}: give a PEM file", path.display()))
@@ -91,11 +91,11 @@ impl Tls {
     }
 }
 
-/// What new connections are secured with. Those that are open stay as they are when it changes.
+/// TLS configuration of new connections. Open connections stay as they are when it changes.
 pub struct Secured {
     tls: Tls,
     config: RwLock<Arc<ServerConfig>>,
-    /// Of the files that were looked at last.
+    /// Stamps of the files at the last poll.
     seen: Mutex<Vec<Stamp>>,
 }
 

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 
 use crate::control::Value;
 
-/// Why a binary string is refused: `OUT_OF_RANGE` in either case.
+/// Refusal of a binary string: `OUT_OF_RANGE` in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadValue {
     Empty,

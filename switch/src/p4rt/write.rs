@@ -7,43 +7,41 @@
 
 mod direct;
 
-pub use direct::default_has_no_key;
-
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
+use super::digest::Digests;
 use super::entry;
-use super::error::{Checked, MOST_TEXTS, refuse};
+use super::error::{Checked, MAX_ERROR_TEXTS, refuse};
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
 use super::replication;
 use super::role::Access;
-use super::schema::{Schema, Table};
-use super::stream::Digests;
+use super::schema::{Schema, Table, cells, known, table};
 use crate::control::{
     CloneSession, ColourCounts, CounterValue, Dataplane, EntryAction, PortNumber, Replica, Replicated, TableId, Update,
 };
 
 /// A longer request goes to the data plane in several messages.
-const LONGEST_BATCH: usize = 8192;
-/// What a batch of which all or nothing takes effect may change, each cell and entry on its own.
-const MOST_TOGETHER: usize = 1 << 20;
-/// After so many updates streams get their turn.
+const MAX_BATCH_LEN: usize = 8192;
+/// Changes of an atomic batch at most, each cell and entry on its own.
+const MAX_ATOMIC_CHANGES: usize = 1 << 20;
+/// Updates after which streams get their turn.
 const BREATH: usize = 512;
-/// What a client may keep with a multicast group or a default action, bytes.
-const LONGEST_METADATA: usize = 4096;
+/// Bytes that a client may keep with a multicast group or a default action.
+const MAX_METADATA_LEN: usize = 4096;
 
-/// What a meter that was cleared has coloured.
+/// Counts of a meter that was cleared.
 const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
 
-/// What clients may store and the data plane has no use for.
+/// Data that clients may store and the data plane has no use for.
 #[derive(Default)]
-pub struct Notes {
+pub struct ClientMetadata {
     pub multicast_metadata: HashMap<u32, Bytes>,
     pub default_cookies: HashMap<TableId, Vec<u8>>,
 }
@@ -52,9 +50,9 @@ pub struct Writer<'a> {
     schema: &'a Schema,
     dataplane: &'a Dataplane,
     digests: &'a Digests,
-    notes: &'a mut Notes,
+    client_metadata: &'a mut ClientMetadata,
     access: Access,
-    /// Those that members of groups can watch.
+    /// Ports that members of groups can watch.
     ports: Vec<PortNumber>,
     outcomes: Vec<Checked<()>>,
     /// Updates that were refused by their shape.
@@ -66,7 +64,7 @@ pub struct Writer<'a> {
     noted: Vec<(usize, Note)>,
     /// The cells that a wildcard has named and the batch has no room for.
     rest: Option<Box<dyn Iterator<Item = Update> + Send>>,
-    /// What the batch makes of digests.
+    /// Configurations of digests after the batch.
     configs: BTreeMap<u32, Option<p4::digest_entry::Config>>,
 }
 
@@ -80,7 +78,7 @@ impl<'a> Writer<'a> {
         schema: &'a Schema,
         dataplane: &'a Dataplane,
         digests: &'a Digests,
-        notes: &'a mut Notes,
+        client_metadata: &'a mut ClientMetadata,
         access: Access,
     ) -> Self {
         let (outcomes, failures, batch, owners, noted, rest, configs) = Default::default();
@@ -89,7 +87,7 @@ impl<'a> Writer<'a> {
             schema,
             dataplane,
             digests,
-            notes,
+            client_metadata,
             access,
             ports,
             outcomes,
@@ -104,18 +102,18 @@ impl<'a> Writer<'a> {
 
     /// Applies the updates in order, each on its own (CONTINUE_ON_ERROR); one outcome for each.
     pub async fn run(mut self, updates: Vec<Bytes>) -> Vec<Checked<()>> {
-        self.batch.reserve(updates.len().min(LONGEST_BATCH));
-        self.owners.reserve(updates.len().min(LONGEST_BATCH));
+        self.batch.reserve(updates.len().min(MAX_BATCH_LEN));
+        self.owners.reserve(updates.len().min(MAX_BATCH_LEN));
         for (number, update) in updates.into_iter().enumerate() {
             if number % BREATH == BREATH - 1 {
                 tokio::task::yield_now().await;
             }
             let outcome = self.update(update);
             self.end(outcome);
-            while self.take_rest(LONGEST_BATCH) {
+            while self.take_rest(MAX_BATCH_LEN) {
                 self.flush().await;
             }
-            if self.batch.len() >= LONGEST_BATCH {
+            if self.batch.len() >= MAX_BATCH_LEN {
                 self.flush().await;
             }
         }
@@ -132,8 +130,8 @@ impl<'a> Writer<'a> {
             }
             let outcome = self.update(update);
             self.end(outcome);
-            if self.take_rest(MOST_TOGETHER) || self.batch.len() > MOST_TOGETHER {
-                let reason = format!("the updates change more than {MOST_TOGETHER} things together");
+            if self.take_rest(MAX_ATOMIC_CHANGES) || self.batch.len() > MAX_ATOMIC_CHANGES {
+                let reason = format!("the updates change more than {MAX_ATOMIC_CHANGES} things together");
                 return Err(Status::resource_exhausted(reason));
             }
         }
@@ -147,7 +145,7 @@ impl<'a> Writer<'a> {
         self.enable_digests();
         let (mut batch, mut written, mut undo) = (std::mem::take(&mut self.batch), 0, Vec::new());
         while !batch.is_empty() {
-            let rest = batch.split_off(batch.len().min(LONGEST_BATCH));
+            let rest = batch.split_off(batch.len().min(MAX_BATCH_LEN));
             let number = batch.len();
             if let Err((place, error)) = self.dataplane.write_all(batch, at_once, &mut undo).await {
                 self.dataplane.undo(undo).await;
@@ -165,7 +163,7 @@ impl<'a> Writer<'a> {
     fn end(&mut self, mut outcome: Checked<()>) {
         if let Err(refusal) = &mut outcome {
             self.failures += 1;
-            if self.failures > MOST_TEXTS {
+            if self.failures > MAX_ERROR_TEXTS {
                 refusal.message = String::new();
             }
         }
@@ -187,7 +185,7 @@ impl<'a> Writer<'a> {
         self.settle();
     }
 
-    /// Before the data plane does it, so that no sample comes without a queue.
+    /// Enables digests before the data plane does, so that no sample comes without a queue.
     fn enable_digests(&mut self) {
         self.configs.iter().filter(|(_, config)| config.is_some()).for_each(|(&id, &config)| {
             self.digests.configure(id, config);
@@ -205,11 +203,15 @@ impl<'a> Writer<'a> {
             match note {
                 _ if self.outcomes[owner].is_err() => {}
                 Note::Multicast(group, metadata) if metadata.is_empty() => {
-                    drop(self.notes.multicast_metadata.remove(&group))
+                    drop(self.client_metadata.multicast_metadata.remove(&group))
                 }
-                Note::Multicast(group, metadata) => drop(self.notes.multicast_metadata.insert(group, metadata)),
-                Note::Default(table, cookie) if cookie.is_empty() => drop(self.notes.default_cookies.remove(&table)),
-                Note::Default(table, cookie) => drop(self.notes.default_cookies.insert(table, cookie)),
+                Note::Multicast(group, metadata) => {
+                    drop(self.client_metadata.multicast_metadata.insert(group, metadata))
+                }
+                Note::Default(table, cookie) if cookie.is_empty() => {
+                    drop(self.client_metadata.default_cookies.remove(&table))
+                }
+                Note::Default(table, cookie) => drop(self.client_metadata.default_cookies.insert(table, cookie)),
             }
         }
     }
@@ -221,7 +223,7 @@ impl<'a> Writer<'a> {
 
     /// Updates of all the cells that a wildcard names.
     fn spread(&mut self, mut updates: impl Iterator<Item = Update> + Send + 'static) {
-        updates.by_ref().take(LONGEST_BATCH).for_each(|update| self.push(update));
+        updates.by_ref().take(MAX_BATCH_LEN).for_each(|update| self.push(update));
         if updates.size_hint().1 != Some(0) {
             self.rest = Some(Box::new(updates));
         }
@@ -418,9 +420,9 @@ impl<'a> Writer<'a> {
                     self.note(Note::Multicast(group, Bytes::new()));
                     return Ok(());
                 }
-                if message.metadata.len() > LONGEST_METADATA {
+                if message.metadata.len() > MAX_METADATA_LEN {
                     let reason = "bytes of metadata are the most";
-                    return refuse!(ResourceExhausted, "multicast group {group}: {LONGEST_METADATA} {reason}");
+                    return refuse!(ResourceExhausted, "multicast group {group}: {MAX_METADATA_LEN} {reason}");
                 }
                 let (replicas, backups) = replication::replicas(&message.replicas)
                     .map_err(|e| e.at(format_args!("multicast group {group}")))?;
@@ -510,34 +512,6 @@ fn aborted(mut outcomes: Vec<Checked<()>>) -> Vec<Checked<()>> {
         *outcome = refuse!(Aborted, "another update of the batch failed");
     }
     outcomes
-}
-
-pub fn table(schema: &Schema, id: u32) -> Checked<&Table> {
-    if let Some(name) = schema.left_out.get(&id) {
-        return refuse!(
-            InvalidArgument,
-            "table {name}: p4c left it out of the device config, as no packet meets it: it has no entries"
-        );
-    }
-    known(&schema.tables, "table", id)
-}
-
-/// The object of that id.
-pub fn known<'a, T>(objects: &'a BTreeMap<u32, T>, kind: &str, id: u32) -> Checked<&'a T> {
-    match objects.get(&id) {
-        Some(object) => Ok(object),
-        None => refuse!(InvalidArgument, "there is no {kind} with id {id:#x} in the P4Info"),
-    }
-}
-
-/// The cells that an index names: one, or all when it is left out.
-pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std::ops::Range<usize>> {
-    match index.map(|index| (index.index, usize::try_from(index.index))) {
-        None => Ok(0..size),
-        Some((_, Ok(index))) if index < size => Ok(index..index + 1),
-        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
-        Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
-    }
 }
 
 fn only_modify(operation: Type, what: &str) -> Checked<()> {

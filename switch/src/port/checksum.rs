@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checksum that a host has left to its interface (CHECKSUM_PARTIAL, in the kernel's words): a frame that never went
-//! through hardware arrives without, and whatever it leaves by does not know.
+//! The checksum that a host has left to its interface (CHECKSUM_PARTIAL, in the kernel's words): a frame that never
+//! went through hardware arrives without, and whatever it leaves by does not know.
 
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Of 16-bit words (RFC 1071), to be folded; an odd byte is the first of its word.
+/// Sums 16-bit words (RFC 1071), to be folded; an odd byte is the first of its word.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u32::from_be_bytes(*word) as u64).sum();
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn segments_sum_up_to_all_ones() {
         for length in [20, 21, 22, 23, 1461] {
-            // What stands there before is a part of the sum that does not count.
+            // The value before is a part of the sum that does not count.
             let segment: Vec<u8> = (0..length).map(|byte| (byte * 31 + 5) as u8).collect();
             for (protocol, tags) in [(TCP, 0), (UDP, 1), (TCP, 2)] {
                 let rest = [0, protocol, 0, 0, (length >> 8) as u8, length as u8];

@@ -2,22 +2,20 @@
 //! Ports: frames in and out of an interface, in batches.
 
 mod checksum;
-mod exchange;
-mod lanes;
 mod memory;
 mod packet;
 mod pcap;
+mod pcap_format;
 mod pipe;
 mod stats;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
-pub use self::lanes::LanedPort;
 pub use self::memory::{MemoryEnd, MemoryPort};
 pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
-pub use self::stats::{PortCells, PortStats, QueueStats, count, count_shared, quantile};
+pub use self::stats::{PortCells, PortStats, QueueStats, count, quantile};
 use crate::link::LinkConfig;
 pub use crate::state::frame::{Packet, Pool};
 
@@ -36,24 +34,18 @@ pub struct PortConfig {
     pub link: Option<LinkConfig>,
 }
 
-/// Where a port's frames come from and go to. Nothing here ever blocks.
+/// I/O of a port's frames. Nothing here ever blocks.
 pub trait PortIo: Send {
-    /// Receives into the packets from the first on, or exchanges them for others; the number received.
+    /// Receives into the packets from the first on; the number received.
     fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received>;
 
     /// Sends the packets from the first on; the number sent.
     fn send(&mut self, packets: &mut [Box<Packet>]) -> io::Result<usize>;
 
-    /// [`PortIo::send`] takes packets over, to be sent soon, in exchange for others without meaning. The port counts by
-    /// itself what is sent.
-    fn takes_over(&self) -> bool {
-        false
-    }
-
     /// Becomes readable when there is something to receive.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Nothing is received before there is a program for it; other ports drop it.
+    /// Receives nothing before there is a program for it; other ports drop frames.
     fn waits_for_program(&self) -> bool {
         false
     }
@@ -64,7 +56,7 @@ pub trait PortIo: Send {
     }
 }
 
-/// What a call to [`PortIo::receive`] got.
+/// Result of a call to [`PortIo::receive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Packets that hold a frame now.
@@ -84,8 +76,8 @@ impl Received {
     }
 }
 
-/// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number that
-/// it did not take. `interface` is for the log.
+/// Sends the packets as far as the port can; `done` is shown each run of them that [`PortIo::send`] took. The number
+/// that it did not take. `interface` is for the log.
 pub fn send_all(
     io: &mut dyn PortIo,
     interface: &str,

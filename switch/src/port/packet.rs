@@ -18,7 +18,7 @@ use crate::state::frame::Packet;
 const RECEIVE_BUFFER: libc::c_int = 2 << 20;
 const SEND_BUFFER: libc::c_int = 4 << 20;
 /// Space for so many frames is offered to the kernel at first even when fewer came last time.
-const FEWEST: usize = 4;
+const MIN_EXPECTED: usize = 4;
 
 /// Space for the control message of a received frame (packet(7), PACKET_AUXDATA).
 // SAFETY: CMSG_SPACE only computes.
@@ -37,40 +37,6 @@ pub struct PacketPort {
 impl PacketPort {
     /// Opens the interface for every frame that it receives.
     pub fn open(interface: &str) -> io::Result<PacketPort> {
-        let (port, index) = PacketPort::create(interface)?;
-        port.bind(index)?;
-        Ok(port)
-    }
-
-    /// Opens the interface with several sockets, which share the frames that it receives: all frames of a flow go to the
-    /// same one, as the kernel's hash of their addresses and ports has it.
-    pub fn open_group(interface: &str, number: usize) -> io::Result<Vec<PacketPort>> {
-        let mut ports = Vec::with_capacity(number);
-        // A number that no other group has; the kernel forgets its own frames for the group, not for the socket.
-        let flags = libc::PACKET_FANOUT_FLAG_UNIQUEID | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
-        let mut group = (libc::PACKET_FANOUT_HASH | flags) << 16;
-        for _ in 0..number {
-            let (port, index) = PacketPort::create(interface)?;
-            // Nothing is taken before all share: neither twice nor by one that is not the flow's.
-            port.refuse_all()?;
-            port.bind(index)?;
-            set_option(&port.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &group)?;
-            group = option(&port.socket, libc::PACKET_FANOUT, group)?;
-            ports.push(port);
-        }
-        for port in &ports {
-            set_option(&port.socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)?;
-        }
-        Ok(ports)
-    }
-
-    /// Another handle of the same socket.
-    pub fn try_clone(&self) -> io::Result<PacketPort> {
-        Ok(PacketPort { socket: self.socket.try_clone()?, expected: FEWEST })
-    }
-
-    /// A socket with the options of a port that is not bound to the interface yet, and the interface's index.
-    fn create(interface: &str) -> io::Result<(PacketPort, libc::c_int)> {
         let index = interface_index(interface)?;
         // Protocol 0: nothing is received before the socket is bound.
         // SAFETY: no pointers; the descriptor is owned from here on.
@@ -78,7 +44,7 @@ impl PacketPort {
             let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
             OwnedFd::from_raw_fd(check(fd)?)
         };
-        // What this process sends on the interface is not what it receives.
+        // Frames that this process sends on the interface are not received by it.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
         // Frames go to the driver, not through a queueing discipline: no hidden buffer.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;
@@ -95,10 +61,6 @@ impl PacketPort {
             mr_address: [0; 8],
         };
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &member)?;
-        Ok((PacketPort { socket, expected: FEWEST }, index))
-    }
-
-    fn bind(&self, index: libc::c_int) -> io::Result<()> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
             sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
@@ -111,17 +73,9 @@ impl PacketPort {
         // SAFETY: the address is a sockaddr_ll of the length given and lives during the call.
         check(unsafe {
             let address = (&raw const address).cast::<libc::sockaddr>();
-            libc::bind(self.socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
+            libc::bind(socket.as_raw_fd(), address, size_of::<libc::sockaddr_ll>() as u32)
         })?;
-        Ok(())
-    }
-
-    /// A filter (bpf(4)) that takes no frame, until it is detached.
-    fn refuse_all(&self) -> io::Result<()> {
-        let mut refuse = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
-        // The kernel copies the program during the call.
-        let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
-        set_option(&self.socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        Ok(PacketPort { socket, expected: MIN_EXPECTED })
     }
 }
 
@@ -135,7 +89,7 @@ impl PortIo for PacketPort {
             received.packets += more.packets;
             received.too_long += more.too_long;
         }
-        self.expected = (2 * received.packets).clamp(FEWEST, BATCH);
+        self.expected = (2 * received.packets).clamp(MIN_EXPECTED, BATCH);
         Ok(received)
     }
 
@@ -169,7 +123,7 @@ impl PortIo for PacketPort {
 }
 
 impl PacketPort {
-    /// With one system call.
+    /// Receives with one system call.
     fn receive_some(&self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut controls = [const { MaybeUninit::<Control>::uninit() }; BATCH];
@@ -222,7 +176,7 @@ impl PacketPort {
     }
 }
 
-/// What the kernel says beside a frame.
+/// Returns the kernel's auxiliary data of a frame.
 ///
 /// # Safety
 /// The control messages of the header are those of a received message.
@@ -265,7 +219,7 @@ fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, valu
     Ok(())
 }
 
-/// What the kernel makes of `value`, integers only, when it is asked for an option of a packet socket.
+/// Asks for an option of a packet socket; the kernel fills `value`, integers only.
 fn option<T: Copy>(socket: &OwnedFd, option: libc::c_int, mut value: T) -> io::Result<T> {
     let mut length = size_of::<T>() as u32;
     // SAFETY: the kernel writes at most `length` bytes into `value`, where every pattern of bits is a value.

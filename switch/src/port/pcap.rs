@@ -2,7 +2,6 @@
 //! Frames in pcap files (libpcap's classic format): as ports, and of what ports carry.
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,66 +13,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use super::pipe::{LONGEST_PIPED, Pipe};
+use super::pcap_format::{ETHERNET, FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME, MAX_PIPED_FRAME_LEN, NANOSECONDS};
+use super::pipe::Pipe;
 use super::{PortIo, Received};
 use crate::state::frame::Packet;
-
-const MICROSECONDS: u32 = 0xa1b2_c3d4;
-const NANOSECONDS: u32 = 0xa1b2_3c4d;
-const NEWER_FORMAT: u32 = 0x0a0d_0d0a;
-const ETHERNET: u32 = 1;
-/// Bytes before the first frame, and before each.
-pub(super) const FILE_HEADER: usize = 24;
-pub(super) const FRAME_HEADER: usize = 16;
-/// The longest frame that a file may hold.
-pub(super) const MAX_FRAME: usize = 1 << 18;
 
 /// A frame and its time, ns since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub time: u64,
     pub frame: Vec<u8>,
-}
-
-/// How a file is written.
-#[derive(Clone, Copy)]
-pub(super) struct Format {
-    swapped: bool,
-    /// ns.
-    unit: u64,
-}
-
-impl Format {
-    /// Of the file that begins with these bytes; the error is one line with the mend.
-    pub(super) fn of(header: &[u8], name: impl Display) -> Result<Format, String> {
-        let magic = word(header, 0, false);
-        let (swapped, unit) = match (magic, magic.map(u32::swap_bytes)) {
-            (Some(MICROSECONDS), _) => (false, 1000),
-            (Some(NANOSECONDS), _) => (false, 1),
-            (_, Some(MICROSECONDS)) => (true, 1000),
-            (_, Some(NANOSECONDS)) => (true, 1),
-            (Some(NEWER_FORMAT), _) => {
-                return Err(format!("{name}: is pcapng: convert it with: tcpdump -r {name} -w other.pcap"));
-            }
-            _ => return Err(format!("{name}: is not a pcap file: write it with tcpdump -w or scapy's wrpcap")),
-        };
-        if word(header, 20, swapped).map(|kind| kind & 0x0fff_ffff) != Some(ETHERNET) {
-            return Err(format!("{name}: holds no Ethernet frames: capture on an Ethernet interface"));
-        }
-        Ok(Format { swapped, unit })
-    }
-
-    /// Time (ns since 1970) and length of a frame whose header these bytes begin with, if it is all there.
-    pub(super) fn frame(self, header: &[u8]) -> Option<(u64, usize)> {
-        let word = |at| word(header, at, self.swapped);
-        let (seconds, fraction, length) = (word(0)?, word(4)?, word(8)?);
-        Some((u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit, length as usize))
-    }
-}
-
-fn word(bytes: &[u8], at: usize, swapped: bool) -> Option<u32> {
-    let word = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
-    Some(if swapped { word.swap_bytes() } else { word })
 }
 
 /// All frames of a file of either byte order; the error is one line with the mend.
@@ -176,7 +125,7 @@ impl FilePort {
             match std::fs::metadata(&path) {
                 Ok(file) if file.file_type().is_fifo() => {
                     pipe = Some(Pipe::open(Path::new(&path)).map_err(|e| format!("{path}: {e}"))?);
-                    longest = LONGEST_PIPED;
+                    longest = MAX_PIPED_FRAME_LEN;
                 }
                 Ok(_) => records
                     .extend(read_pcap(Path::new(&path))?.into_iter().map(|record| (record.time, index, record.frame))),
@@ -224,7 +173,7 @@ impl PortIo for FilePort {
         };
         let mut feed = feed.lock().unwrap_or_else(PoisonError::into_inner);
         for packet in packets.iter_mut() {
-            // What comes before on another port is received there first.
+            // An earlier frame of another port is received there first.
             if feed.front().is_none_or(|(port, _)| *port != index) {
                 break;
             }
@@ -257,6 +206,7 @@ impl PortIo for FilePort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::pcap_format::{MICROSECONDS, NEWER_FORMAT};
 
     fn scratch(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("apswitch-{}-{name}", std::process::id()))

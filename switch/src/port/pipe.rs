@@ -9,11 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::Received;
-use super::pcap::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME};
+use super::pcap_format::{FILE_HEADER, FRAME_HEADER, Format, MAX_FRAME, MAX_PIPED_FRAME_LEN};
 use crate::state::frame::Packet;
-
-/// Bytes of the longest frame that is forwarded: a jumbo frame.
-pub(super) const LONGEST_PIPED: usize = 9216;
 
 pub(super) struct Pipe {
     file: File,
@@ -30,10 +27,10 @@ impl Pipe {
         // Also for writing, which nobody does: a pipe without any writer would always be readable.
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let name = path.display().to_string();
-        Ok(Pipe { file, name, format: None, bytes: Vec::with_capacity(LONGEST_PIPED), frames: 0 })
+        Ok(Pipe { file, name, format: None, bytes: Vec::with_capacity(MAX_PIPED_FRAME_LEN), frames: 0 })
     }
 
-    /// All that is there. The error names the frame that is none; nothing can be received behind it.
+    /// Receives all that is there. The error names the frame that is none; nothing can be received behind it.
     pub(super) fn receive(&mut self, packets: &mut [Box<Packet>]) -> io::Result<Received> {
         let mut received = Received::default();
         for packet in packets {
@@ -47,7 +44,7 @@ impl Pipe {
         Ok(received)
     }
 
-    /// Whether the next frame is there, behind its header.
+    /// Returns true once the next frame is there, behind its header.
     fn frame(&mut self) -> io::Result<bool> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let format = match self.format {
@@ -75,7 +72,7 @@ impl Pipe {
         self.fill(FRAME_HEADER + length)
     }
 
-    /// Whether so many bytes are there.
+    /// Reads until so many bytes are there; false: there are fewer.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         let missing = wanted.saturating_sub(self.bytes.len());
         match (&self.file).take(missing as u64).read_to_end(&mut self.bytes) {
@@ -110,7 +107,7 @@ mod tests {
     }
 
     fn packets(number: usize) -> Vec<Box<Packet>> {
-        let mut pool = Pool::new(LONGEST_PIPED, number);
+        let mut pool = Pool::new(MAX_PIPED_FRAME_LEN, number);
         (0..number).map(|_| pool.take().unwrap()).collect()
     }
 
@@ -145,7 +142,7 @@ mod tests {
     fn no_more_than_asked_for_is_taken_and_long_frames_are_counted() {
         let (mut pipe, mut writer) = pipe("batches");
         writer.write_all(&words(&HEADER)).unwrap();
-        for length in [1_u32, 2, LONGEST_PIPED as u32 + 1, 3] {
+        for length in [1_u32, 2, MAX_PIPED_FRAME_LEN as u32 + 1, 3] {
             writer.write_all(&words(&[0, 0, length, length])).unwrap();
             writer.write_all(&vec![5; length as usize]).unwrap();
         }

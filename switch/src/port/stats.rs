@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is counted of a port and of each of its queues: by the packet thread in cells, without locks or memory, and by
+//! Counts of a port and of each of its queues: by the packet thread in cells, without locks or memory, and by
 //! whoever reads them as values.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -81,16 +81,8 @@ pub fn count(cell: &AtomicU64, amount: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
-/// The way to count in a cell that several threads write.
-#[inline]
-pub fn count_shared(cell: &AtomicU64, amount: u64) {
-    if amount > 0 {
-        cell.fetch_add(amount, Relaxed);
-    }
-}
-
 impl PortCells {
-    /// What waits in the queues now.
+    /// Records what waits in the queues now.
     #[inline]
     pub fn holds(&self, packets: usize, bytes: u64) {
         self.queue_packets.store(packets as u64, Relaxed);
@@ -123,7 +115,7 @@ impl QueueCells {
         }
     }
 
-    /// After `sojourn` ns.
+    /// Counts a packet that leaves the queue after `sojourn` ns.
     #[inline]
     pub fn dequeued(&self, bytes: u64, sojourn: u64) {
         count(&self.dequeued_packets, 1);
@@ -156,7 +148,7 @@ impl QueueCells {
     }
 
     pub fn read(&self) -> QueueStats {
-        // What left first: what comes meanwhile makes the queue longer, never shorter than nothing.
+        // Departures first: what comes meanwhile makes the queue longer, never shorter than nothing.
         let (left_packets, left_bytes) = (self.dequeued_packets.load(Relaxed), self.dequeued_bytes.load(Relaxed));
         let (packets, bytes) = (self.enqueued_packets.load(Relaxed), self.enqueued_bytes.load(Relaxed));
         QueueStats {
@@ -180,7 +172,7 @@ const LINEAR: u64 = 1 << PRECISION;
 const HIGHEST_BIT: u32 = 35;
 pub const BUCKETS: usize = ((HIGHEST_BIT - PRECISION + 2) << PRECISION) as usize;
 
-/// How often each value of ns occurred, in buckets that get wider with the values.
+/// Histogram of values in ns, in buckets that get wider with the values.
 pub struct Histogram([AtomicU64; BUCKETS]);
 
 impl Default for Histogram {

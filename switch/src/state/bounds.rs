@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose memory an address is, for native code that checks what it accesses.
+//! Owners of memory addresses, for native code that checks what it accesses.
 
 use std::mem::size_of_val;
 
@@ -11,7 +11,7 @@ use super::frame::Frame;
 pub enum Memory {
     /// The bytes of a frame.
     Bytes,
-    /// Where a frame starts and ends.
+    /// Start and end of a frame.
     Frame,
     /// `State::packet`.
     Packet,
@@ -19,7 +19,7 @@ pub enum Memory {
     Places,
     /// Rows, indices and default actions of tables, members of action profiles.
     Tables,
-    /// What is counted and stored from packet to packet.
+    /// Counters and registers, kept from packet to packet.
     Cells,
 }
 
@@ -31,7 +31,7 @@ pub fn within<T: ?Sized>(object: &T, address: usize, bytes: usize) -> bool {
 }
 
 impl State {
-    /// Whether all these bytes are of that memory.
+    /// Returns true if all these bytes belong to that memory.
     pub fn holds(&self, memory: Memory, frame: Option<&Frame>, address: usize, bytes: usize) -> bool {
         match memory {
             Memory::Bytes => frame.is_some_and(|frame| within(frame.buffer(), address, bytes)),

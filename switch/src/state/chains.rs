@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which entries may have a key: chains of their slots, by the key's hash. Entries come and go in a handful of steps,
-//! whatever happened before: the memory is there from the start, nothing is ever moved, and nothing is left behind of an
-//! entry that goes (as a hash table with open addresses leaves its tombstones, and cleans up at some time).
+//! Chains of the slots of entries, by the key's hash. Entries come and go in a handful of steps, whatever happened
+//! before: the memory is there from the start, nothing is ever moved, and nothing is left behind of an entry that goes
+//! (as a hash table with open addresses leaves its tombstones, and cleans up at some time).
 
 #[cfg(test)]
 use std::cell::Cell;
 
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
-/// What comes before the first of a chain is the chain.
+/// Mark of the first link of a chain: the chain itself comes before it.
 const FIRST: u32 = 1 << 31;
 
 /// Neighbours of a slot in its chain.
@@ -30,7 +30,7 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// For slots below `slots`.
+    /// Makes chains for slots below `slots`.
     pub fn new(slots: usize) -> Chains {
         let chains = (2 * slots).next_power_of_two();
         assert!(chains <= FIRST as usize, "a table of {slots} entries");

@@ -10,13 +10,13 @@ use crate::value::words;
 
 /// A field as instructions outside expressions see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FieldRef {
     pub reg: Reg,
     pub width: u16,
     pub signed: bool,
 }
 
-impl Place {
+impl FieldRef {
     pub fn mask(self) -> u64 {
         if self.width >= 64 { u64::MAX } else { (1 << self.width) - 1 }
     }
@@ -49,7 +49,7 @@ pub enum ParserOp {
     },
     /// `dst = ` the `width` bits that start `offset` bits behind the cursor.
     Lookahead {
-        dst: Place,
+        dst: FieldRef,
         offset: u32,
         width: u16,
     },
@@ -64,7 +64,7 @@ pub enum ParserOp {
     Other(OtherParserOp),
 }
 
-/// What few parsers do; run by [`State::parse_other`](super::State).
+/// Rare operations of parsers; run by [`State::parse_other`](super::State).
 #[derive(Debug)]
 pub enum OtherParserOp {
     /// As [`ParserOp::Extract`], of a header of variable length.
@@ -79,7 +79,7 @@ pub enum OtherParserOp {
     HasLast { next: Reg },
     /// As [`ParserOp::Lookahead`], to a field of any width or sign.
     Lookahead {
-        dst: Place,
+        dst: FieldRef,
         signed: bool,
         /// The register with the place of the field's header in the frame.
         place: Reg,
@@ -100,7 +100,7 @@ pub enum ExtractTarget {
 
 #[derive(Debug)]
 pub enum SelectKey {
-    Field(Place),
+    Field(FieldRef),
     Lookahead { offset: u32, width: u16 },
 }
 
@@ -163,12 +163,12 @@ pub enum Algorithm {
 pub enum HashInput {
     /// Skipped while `valid` is 0.
     Field {
-        place: Place,
+        place: FieldRef,
         valid: Reg,
     },
-    /// Of the bits, as many as `length` says.
+    /// Bits, as many as `length` says.
     Varbit {
-        place: Place,
+        place: FieldRef,
         valid: Reg,
         length: Reg,
     },
@@ -178,7 +178,7 @@ pub enum HashInput {
         width: u16,
     },
     Header(u16),
-    /// What follows the parsed headers.
+    /// Payload behind the parsed headers.
     Payload,
 }
 
@@ -190,7 +190,7 @@ pub struct Calculation {
 
 #[derive(Debug)]
 pub struct ChecksumCode {
-    pub target: Place,
+    pub target: FieldRef,
     pub target_valid: Reg,
     pub calculation: u16,
     /// `None`: always.
@@ -208,7 +208,7 @@ pub struct KeyChunk {
     pub shift: u8,
 }
 
-/// How a table finds its entry.
+/// Way in which a table finds its entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
     /// Never: the table has no key.
@@ -228,7 +228,7 @@ pub enum Matching {
 pub enum KeyPlace {
     /// Low word first: (word, shift, bits).
     Packed(Vec<(u16, u8, u8)>),
-    /// Of its first word among those of the range fields, and how many it has.
+    /// Index of its first word among those of the range fields, and the number of its words.
     Range(usize, usize),
 }
 
@@ -283,22 +283,22 @@ pub struct TableCode {
     /// Remembers the time of the last hit (idle timeout).
     pub timeout: bool,
     /// Direct meter: where the colour goes, and whether it counts bytes.
-    pub meter: Option<(Place, bool)>,
+    pub meter: Option<(FieldRef, bool)>,
     /// Entries refer to members and groups of this action profile.
     pub profile: Option<usize>,
-    /// What happens if there is no action: no default, or an empty group.
+    /// Continuation if there is no action: no default, or an empty group.
     pub no_action: TableAction,
 }
 
 impl TableCode {
-    /// For each action, the words that its parameters take.
+    /// Returns for each action the words that its parameters take.
     pub fn params(&self) -> Box<[usize]> {
         self.actions.iter().map(|action| action.param_words).collect()
     }
 }
 
-/// Whether the action (its number and parameters) is as long as native code takes it for, which runs the last one for
-/// any number that is none.
+/// Returns true if the action (its number and parameters) is as long as native code takes it for, which runs the last
+/// one for any number that is none.
 pub fn is_whole(action: &[u64], params: &[usize]) -> bool {
     // Nothing is read of a table that was laid out in place.
     let Some(last) = params.len().checked_sub(1) else { return true };
@@ -317,23 +317,23 @@ pub struct Message {
 /// The fields of v1model's standard metadata. What a program does not have is a register that nothing else uses.
 #[derive(Clone, Debug, Default)]
 pub struct Standard {
-    pub ingress_port: Place,
-    pub egress_spec: Place,
-    pub egress_port: Place,
-    pub instance_type: Place,
-    pub packet_length: Place,
-    pub parser_error: Place,
-    pub checksum_error: Place,
-    pub enq_timestamp: Place,
-    pub enq_qdepth: Place,
-    pub deq_timedelta: Place,
-    pub deq_qdepth: Place,
-    pub qid: Place,
-    pub ingress_global_timestamp: Place,
-    pub egress_global_timestamp: Place,
-    pub mcast_grp: Place,
-    pub egress_rid: Place,
-    pub priority: Place,
+    pub ingress_port: FieldRef,
+    pub egress_spec: FieldRef,
+    pub egress_port: FieldRef,
+    pub instance_type: FieldRef,
+    pub packet_length: FieldRef,
+    pub parser_error: FieldRef,
+    pub checksum_error: FieldRef,
+    pub enq_timestamp: FieldRef,
+    pub enq_qdepth: FieldRef,
+    pub deq_timedelta: FieldRef,
+    pub deq_qdepth: FieldRef,
+    pub qid: FieldRef,
+    pub ingress_global_timestamp: FieldRef,
+    pub egress_global_timestamp: FieldRef,
+    pub mcast_grp: FieldRef,
+    pub egress_rid: FieldRef,
+    pub priority: FieldRef,
 }
 
 #[derive(Debug, Default)]
@@ -347,7 +347,7 @@ pub struct Code {
     pub params: usize,
     pub headers: Vec<HeaderLayout>,
     pub stacks: Vec<Stack>,
-    /// What [`Effect::Headers`](super::op::Effect::Headers) refers to.
+    /// Operations that [`Effect::Headers`](super::op::Effect::Headers) refers to.
     pub header_ops: Vec<HeaderOp>,
     pub parser: ParserCode,
     pub verify: Vec<ChecksumCode>,
@@ -362,8 +362,8 @@ pub struct Code {
     pub calculations: Vec<Calculation>,
     /// For each action profile, the calculation that chooses among a group's members.
     pub selectors: Vec<Option<u16>>,
-    pub digests: Vec<Vec<Place>>,
-    pub field_lists: Vec<Vec<Place>>,
+    pub digests: Vec<Vec<FieldRef>>,
+    pub field_lists: Vec<Vec<FieldRef>>,
     pub messages: Vec<Message>,
     pub standard: Standard,
     /// Number of counter arrays, and of meter arrays.
@@ -374,7 +374,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// For each action of an action profile, the words that its parameters take; its tables agree on them.
+    /// Returns for each action of an action profile the words that its parameters take; its tables agree on them.
     pub fn profile_params(&self, profile: usize) -> Box<[usize]> {
         let table = self.tables.iter().find(|table| table.profile == Some(profile));
         table.map(TableCode::params).unwrap_or_default()

@@ -37,7 +37,7 @@ impl Frame {
         &mut self.buffer
     }
 
-    /// From this place of the buffer to the end.
+    /// Returns the bytes from this place of the buffer to the end.
     pub fn from(&self, at: usize) -> &[u8] {
         &self.buffer[at..self.end]
     }
@@ -50,7 +50,7 @@ impl Frame {
         self.start == self.end
     }
 
-    /// Where a received frame may be written; followed by [`Frame::received`].
+    /// Returns the buffer for a received frame; followed by [`Frame::received`].
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.buffer.len() - TAILROOM;
         &mut self.buffer[HEADROOM..end]
@@ -110,7 +110,7 @@ impl Frame {
     }
 }
 
-/// What the machine keeps about a packet beside its registers.
+/// State that the machine keeps of a packet in addition to its registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketState {
     /// Place in the frame's buffer up to which it was parsed.
@@ -121,8 +121,6 @@ pub struct PacketState {
     pub ingress_length: u32,
     /// Bytes that leave at most.
     pub truncate: u32,
-    /// The I/O thread that it came in by and leaves by, of those that a port has (see [`crate::port::LanedPort`]).
-    pub lane: u8,
 }
 
 /// A packet with its frame and, while it waits, its PHV.

@@ -4,7 +4,7 @@
 use crc::{CRC_16_ARC, CRC_16_IBM_3740, CRC_32_ISO_HDLC, Crc};
 
 use super::bits::BitWriter;
-use super::code::{Algorithm, Calculation, HashInput, Place};
+use super::code::{Algorithm, Calculation, FieldRef, HashInput};
 use super::op::{REGISTERS, Registers};
 use super::wire::HeaderLayout;
 use crate::value::Value;
@@ -15,7 +15,7 @@ const CRC_CCITT: Crc<u16> = Crc::<u16>::new(&CRC_16_IBM_3740);
 
 /// The value of a field, without the copies of a sign.
 #[inline]
-pub fn read(place: Place, regs: &Registers) -> Value {
+pub fn read(place: FieldRef, regs: &Registers) -> Value {
     let first = place.reg as usize % REGISTERS;
     if place.width <= 64 {
         (regs[first] & place.mask()).into()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The index of LPM and ternary tables: tuple space search (Srinivasan, Suri, Varghese, Packet Classification using Tuple
-//! Space Search, SIGCOMM 1999). Entries with the same mask are a group; a lookup asks the groups one after the other, those
-//! with the highest priority first, for an entry with the masked key.
+//! The index of LPM and ternary tables: tuple space search (Srinivasan, Suri, Varghese, Packet Classification using
+//! Tuple Space Search, SIGCOMM 1999). Entries with the same mask are a group; a lookup asks the groups one after the
+//! other, those with the highest priority first, for an entry with the masked key.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::chains::Chains;
 /// Entries that share a mask.
 struct Group {
     mask: Box<[u64]>,
-    /// How many entries have each priority.
+    /// Number of entries by priority.
     priorities: BTreeMap<i32, u32>,
 }
 
@@ -25,7 +25,7 @@ pub struct Masks {
     by_mask: HashMap<Box<[u64]>, u32, FixedState>,
     /// Highest priority of each group that has entries; in this order.
     order: Vec<(Reverse<i32>, u32)>,
-    /// Of all groups, by masked key and group.
+    /// Entries of all groups, by masked key and group.
     pub entries: Chains,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program's instructions, and the state that they work on: registers, tables, meters, the packet's headers. It knows nothing of
-//! ports; time is an argument.
+//! A program's instructions, and the state that they work on: registers, tables, meters, the packet's headers. It knows
+//! nothing of ports; time is an argument.
 
 pub mod bits;
 pub mod bounds;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use self::code::{Code, Place};
+use self::code::{Code, FieldRef};
 use self::frame::PacketState;
 use self::meter::Meter;
 use self::op::{Effect, REGISTERS, Reg, Registers};
@@ -62,30 +62,30 @@ impl CounterCell {
     }
 }
 
-/// What a meter has coloured green, yellow and red.
+/// Cells that count green, yellow and red packets of a meter.
 pub type ColourCells = [CounterCell; 3];
 
-/// What the packet thread writes and everybody reads.
+/// Memory that the packet thread writes and all threads read.
 #[derive(Debug)]
 pub struct Shared {
     pub counters: Vec<Arc<[CounterCell]>>,
     pub registers: Vec<Arc<RegisterArray>>,
     /// For each table, a cell for each slot and behind them one for the default entry; none if nothing is counted.
     pub entries: Vec<Arc<[EntryStats]>>,
-    /// Of each indirect meter.
+    /// Colours of each indirect meter.
     pub colours: Vec<Arc<[ColourCells]>>,
-    /// Of each table's direct meter, as `entries`.
+    /// Colours of each table's direct meter, as `entries`.
     pub entry_colours: Vec<Arc<[ColourCells]>>,
 }
 
 /// Addresses of what native code reads and writes itself.
 #[repr(C)]
 pub struct Places {
-    /// Of the first [`Table`].
+    /// Address of the first [`Table`].
     pub tables: usize,
-    /// Of the [`Cells`] of the first counter array.
+    /// Address of the [`Cells`] of the first counter array.
     pub counters: usize,
-    /// Of those of the first register array.
+    /// Address of the [`Cells`] of the first register array.
     pub registers: usize,
 }
 
@@ -102,7 +102,7 @@ impl Cells {
     }
 }
 
-/// What a pipeline asked to happen to the packet, beside its registers.
+/// Requests of a pipeline for the packet, in addition to its registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
     /// Session and field list.
@@ -130,14 +130,14 @@ pub struct State {
     pub digests: Vec<u16>,
     rng: fastrand::Rng,
     scratch: Vec<u8>,
-    /// What native code was about to access that is not the state's: see [`bounds`].
+    /// Access that native code attempted outside the state's memory: see [`bounds`].
     pub violation: Option<String>,
     throttle: Throttle,
 }
 
 impl State {
-    /// `shared` is of the same tables and arrays. `meters`: size of each, and whether it counts bytes; `value_sets`: how
-    /// many. `seed`: of P4's `random`.
+    /// `shared` is of the same tables and arrays. `meters`: size of each, and whether it counts bytes; `value_sets`:
+    /// how many. `seed`: of P4's `random`.
     pub fn new(
         code: &Code,
         shared: Arc<Shared>,
@@ -182,12 +182,12 @@ impl State {
 
     /// A field of at most 64 bits.
     #[inline]
-    pub fn get(&self, place: Place) -> u64 {
+    pub fn get(&self, place: FieldRef) -> u64 {
         self.regs[place.reg as usize % REGISTERS]
     }
 
     #[inline]
-    pub fn set(&mut self, place: Place, value: u64) {
+    pub fn set(&mut self, place: FieldRef, value: u64) {
         self.regs[place.reg as usize % REGISTERS] = value & place.mask();
     }
 
@@ -201,7 +201,7 @@ impl State {
         put(&mut self.regs, reg, value);
     }
 
-    /// What an instruction does beyond arithmetic and jumps. `now`: ns since the start of the switch.
+    /// Runs the effect of an instruction beyond arithmetic and jumps. `now`: ns since the start of the switch.
     pub fn effect(&mut self, code: &Code, effect: Effect, now: u64) {
         match effect {
             Effect::Wide { dst, expression, width } => {
@@ -277,8 +277,8 @@ impl State {
         colour
     }
 
-    /// The same of the default entry; `None` as long as its meter has no configuration: as BMv2, a miss then has no
-    /// colour.
+    /// Returns the colour by the default entry's meter; `None` as long as its meter has no configuration: as BMv2, a
+    /// miss then has no colour.
     pub fn default_meter(&mut self, table: usize, amount: u64, now: u64) -> Option<u64> {
         let slot = self.tables[table].default_slot();
         self.tables[table].meters[slot].is_some().then(|| self.entry_meter(table, slot, amount, now))

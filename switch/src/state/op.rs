@@ -24,8 +24,8 @@ pub enum Compare {
     SignedLessOrEqual,
 }
 
-/// Instructions that only use registers, those that direct the flow, and [`Effect`]s. Values are modulo 2^64 and, where the instruction says
-/// signed, in two's complement.
+/// Instructions that only use registers, those that direct the flow, and [`Effect`]s. Values are modulo 2^64 and, where
+/// the instruction says signed, in two's complement.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Move {
@@ -147,7 +147,7 @@ pub enum Op {
         counter: u16,
         index: Reg,
     },
-    /// Of cells of one word, as the next.
+    /// Reads a cell of one word; the next writes one.
     ReadRegister {
         dst: Reg,
         register: u16,
@@ -171,7 +171,7 @@ pub enum Effect {
         expression: u32,
         width: u16,
     },
-    /// Of cells wider than a word; an index beyond the array does nothing.
+    /// Reads a cell wider than a word; an index beyond the array does nothing.
     ReadCell {
         dst: Reg,
         words: Reg,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What parser and deparser do beyond native code.
+//! Operations of parser and deparser beyond native code.
 
 use super::State;
 use super::code::{Code, ExtractTarget, OtherParserOp};
@@ -8,7 +8,7 @@ use super::select::MAX_LOOKAHEAD;
 use super::wire::{NOT_IN_FRAME, sign_extend};
 
 impl State {
-    /// What few parsers do; the number of the error.
+    /// Runs a rare operation of parsers; the error is the parser error's number.
     pub fn parse_other(&mut self, code: &Code, op: &OtherParserOp, frame: &Frame) -> Result<(), u64> {
         let errors = &code.parser.errors;
         match op {

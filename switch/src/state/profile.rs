@@ -4,8 +4,8 @@
 use super::bounds::within;
 use super::code::is_whole;
 
-/// What an entry of an indirect table holds in the place of an action: the slot of a member, or with this bit of a
-/// group.
+/// Mark of a group in the reference that an entry of an indirect table holds in place of an action; without it: a
+/// member's slot. group.
 pub const GROUP: u64 = 1 << 32;
 
 #[derive(Default)]

@@ -33,7 +33,7 @@ impl RegisterArray {
         self.cell
     }
 
-    /// Of all cells, one after the other.
+    /// Returns the words of all cells, one after the other.
     pub fn words(&self) -> &[AtomicU64] {
         &self.words
     }

@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use super::State;
 use super::bits::{BitWriter, load};
-use super::code::{Code, NextState, Place};
+use super::code::{Code, FieldRef, NextState};
 use super::frame::Frame;
 use super::op::{REGISTERS, Reg};
 
 #[derive(Debug)]
 pub enum SelectPart {
-    Field(Place),
+    Field(FieldRef),
     /// The field of the element before `next`; an empty stack is an error.
     Last {
         next: Reg,
@@ -83,7 +83,7 @@ fn masked(key: &[u8], mask: &[u8], value: &[u8]) -> bool {
 }
 
 impl State {
-    /// Where the parser goes on, or the number of the error.
+    /// Returns the next state of the parser, or the number of the error.
     pub fn select(&mut self, code: &Code, select: &Select, frame: &Frame) -> Result<NextState, u64> {
         let errors = &code.parser.errors;
         let mut key = std::mem::take(&mut self.scratch);

@@ -16,7 +16,7 @@ use super::code::{Matching, TableCode, is_whole};
 use super::masks::Masks;
 use super::meter::Meter;
 
-/// What the packet thread counts for an entry, read by everybody. Only the packet thread writes.
+/// Counts of an entry, read by all threads. Only the packet thread writes.
 #[derive(Default, Debug)]
 pub struct EntryStats {
     pub packets: AtomicU64,
@@ -64,7 +64,7 @@ enum Index {
 #[derive(Debug, Default)]
 pub struct Parts {
     pub rows: usize,
-    /// Of a table that is indexed directly: the slots by key.
+    /// Address of the slots by key, of a table that is indexed directly.
     pub slots: usize,
     pub stats: usize,
     /// 0: nothing happens on a miss.
@@ -138,7 +138,7 @@ impl Table {
             || self.default.as_ref().is_some_and(|action| bounds::within(&**action, address, bytes))
     }
 
-    /// Where the default entry has its counter and meter.
+    /// Returns the slot of the default entry's counter and meter.
     pub fn default_slot(&self) -> usize {
         self.priorities.len()
     }
@@ -217,7 +217,7 @@ impl Table {
         &self.rows[row..row + self.key_words]
     }
 
-    /// Of a key in the group of entries that share its mask; 0 in exact tables.
+    /// Returns the hash of a key in the group of entries that share its mask; group 0 in exact tables.
     #[inline]
     fn hash(&self, group: u32, key: impl Iterator<Item = u64>) -> u64 {
         let mut hasher = self.hasher.build_hasher();

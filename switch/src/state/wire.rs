@@ -24,7 +24,7 @@ pub struct Part {
     pub reg: Reg,
     pub width: u16,
     pub signed: bool,
-    /// Of the varbit: the register with its length in bits.
+    /// Register with the varbit's length in bits.
     pub length: Option<Reg>,
 }
 

@@ -2,8 +2,8 @@
 //! The canonical copy of everything written to the data plane. Checks an update, records it, and says what the packet
 //! thread has to change. Slots of entries are given out here, so that a change cannot fail there.
 
-mod carry;
 mod packed;
+mod reconcile;
 mod replication;
 mod size;
 mod undo;
@@ -12,16 +12,16 @@ mod views;
 
 use std::sync::Arc;
 
-pub use carry::{Carried, share};
+pub use reconcile::{MovedCounts, share};
 pub use size::check_size;
-pub use undo::Reach;
+pub use undo::PipelineScope;
 pub use unpack::Snapshot;
 
-use packed::{Packed, Rare, Shot, Stored};
+use packed::{EntryExtras, OneShotGroup, Packed, Stored};
 use replication::Copies;
 use unpack::Rows;
 
-use crate::change::{Change, DigestConfig, MeterConfig};
+use crate::dataplane_ops::{Change, DigestConfig, MeterConfig};
 use crate::key_codec::{check_index, check_width, pack_field, prefix_length};
 use crate::port::PortNumber;
 use crate::profiles::{OneShot, ProfileStore};
@@ -30,22 +30,22 @@ use crate::state::Shared;
 use crate::state::code::{Matching, TableCode};
 use crate::state::profile::GROUP;
 use crate::state::table::RowShape;
-use crate::update::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 use crate::value;
 use crate::value_sets;
+use crate::write_api::{EntryAction, TableEntry, Update, UpdateError, WeightedCall};
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
 struct TableStore {
     entries: Packed,
     default: Option<ActionCall>,
-    /// Of misses.
+    /// Meter configuration of misses.
     default_meter: Option<MeterConfig>,
     /// Entries that can time out.
     ageing: usize,
 }
 
-/// What belongs to one committed program.
+/// State that was written under one committed program.
 pub struct Store {
     pub program: Arc<Program>,
     pub shared: Arc<Shared>,
@@ -59,7 +59,7 @@ pub struct Store {
 }
 
 /// Bytes that a client may keep with an entry.
-const LONGEST_COOKIE: usize = 4096;
+const MAX_COOKIE_LEN: usize = 4096;
 
 fn invalid<T>(reason: impl Into<String>) -> Result<T> {
     Err(UpdateError::InvalidArgument(reason.into()))
@@ -221,9 +221,9 @@ impl Store {
             Matching::Masked if !info.needs_priority() => prefix_length(&entry.key),
             _ => entry.key.priority,
         };
-        let shot = self.acquire(id, &entry.action, None, &mut row, changes)?;
+        let one_shot = self.acquire(id, &entry.action, None, &mut row, changes)?;
         let table = &mut self.tables[id.0];
-        let stored = Stored::new(entry.idle_timeout_ns, now, is_const, rare(&entry, shot));
+        let stored = Stored::new(entry.idle_timeout_ns, now, is_const, extras(&entry, one_shot));
         let slot = table.entries.insert(&row, entry.key.priority, stored);
         if let Some(reference) = reference(&entry.action) {
             table.entries.set_action(slot, &[reference]);
@@ -247,9 +247,9 @@ impl Store {
         if entry.action == EntryAction::Same {
             entry.action = self.rows(id).action(slot);
         }
-        let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.shot()?.slots.clone()));
+        let before = self.tables[id.0].entries.get(slot).and_then(|stored| Some(stored.one_shot()?.slots.clone()));
         let mut action = Vec::new();
-        let shot = self.acquire(id, &entry.action, before.as_ref(), &mut action, changes)?;
+        let one_shot = self.acquire(id, &entry.action, before.as_ref(), &mut action, changes)?;
         let table = &mut self.tables[id.0];
         let before = table.entries.action(slot)[0];
         let Some(stored) = table.entries.get_mut(slot) else {
@@ -257,7 +257,7 @@ impl Store {
         };
         // An unchanged meter keeps its buckets.
         let meter = (stored.meter() != entry.meter).then_some(entry.meter);
-        let new = Stored::new(entry.idle_timeout_ns, now, false, rare(&entry, shot));
+        let new = Stored::new(entry.idle_timeout_ns, now, false, extras(&entry, one_shot));
         let old = std::mem::replace(stored, new);
         match reference(&entry.action) {
             Some(reference) => table.entries.set_action(slot, &[reference]),
@@ -322,7 +322,7 @@ impl Store {
         self.tables[id.0].entries.find(&row, key.priority).ok_or_else(|| self.no_entry(id))
     }
 
-    /// Where an entry's counter and meter are; without a key: those of the default entry.
+    /// Returns the slot of an entry's counter and meter; without a key: the default entry's.
     fn slot(&self, id: TableId, key: Option<&EntryKey>) -> Result<u32> {
         match key {
             Some(key) => self.find(id, key),
@@ -352,7 +352,7 @@ impl Store {
         if info.meter.is_some() { Ok(()) } else { invalid(format!("table `{}` has no direct meter", info.name)) }
     }
 
-    /// What an entry says beside its key and action.
+    /// Checks an entry's fields other than key and action.
     fn check_entry(&self, entry: &TableEntry) -> Result<()> {
         if entry.meter.is_some() {
             self.check_meter(entry.table)?;
@@ -360,8 +360,8 @@ impl Store {
         if entry.counter.is_some() {
             self.check_counter(entry.table)?;
         }
-        if entry.cookie.len() > LONGEST_COOKIE {
-            return exhausted(format!("{} bytes of metadata: {LONGEST_COOKIE} are the most", entry.cookie.len()));
+        if entry.cookie.len() > MAX_COOKIE_LEN {
+            return exhausted(format!("{} bytes of metadata: {MAX_COOKIE_LEN} are the most", entry.cookie.len()));
         }
         let info = self.table(entry.table)?;
         if entry.idle_timeout_ns > 0 && !info.support_timeout {
@@ -387,7 +387,7 @@ impl Store {
         replaced: Option<&OneShot>,
         row: &mut Vec<u64>,
         changes: &mut Vec<Change>,
-    ) -> Result<Option<Box<Shot>>> {
+    ) -> Result<Option<Box<OneShotGroup>>> {
         let info = self.table(id)?;
         let Some(ProfileId(profile)) = info.profile else {
             return match action {
@@ -420,17 +420,17 @@ impl Store {
                 let packed = calls.iter().map(pack).collect::<Result<Vec<_>>>()?;
                 let (reference, slots) = self.profiles[profile].shoot(calls, packed, replaced, changes)?;
                 row.push(reference);
-                Ok(Some(Box::new(Shot { calls: calls.clone(), slots })))
+                Ok(Some(Box::new(OneShotGroup { calls: calls.clone(), slots })))
             }
         }
     }
 
-    /// What an entry that is gone has named is no longer in use. `action`: the first word of its action.
+    /// Releases what an entry that is gone has named. `action`: the first word of its action.
     fn release(&mut self, id: TableId, action: u64, stored: &Stored) {
         let Some(ProfileId(profile)) = self.program.tables[id.0].profile else { return };
         let store = &mut self.profiles[profile];
-        match stored.shot() {
-            Some(shot) => store.release_shot(&shot.slots),
+        match stored.one_shot() {
+            Some(one_shot) => store.release_shot(&one_shot.slots),
             None if action & GROUP != 0 => store.release_group(action as u32),
             None => store.release_member(action as u32),
         }
@@ -525,7 +525,7 @@ impl Store {
     }
 }
 
-/// What an entry of a table with an action profile names.
+/// Returns what an entry of a table with an action profile refers to.
 fn reference(action: &EntryAction) -> Option<u64> {
     match action {
         EntryAction::Member(member) => Some((*member).into()),
@@ -534,8 +534,8 @@ fn reference(action: &EntryAction) -> Option<u64> {
     }
 }
 
-fn rare(entry: &TableEntry, shot: Option<Box<Shot>>) -> Rare {
-    Rare { meter: entry.meter, cookie: entry.cookie.as_slice().into(), shot }
+fn extras(entry: &TableEntry, one_shot: Option<Box<OneShotGroup>>) -> EntryExtras {
+    EntryExtras { meter: entry.meter, cookie: entry.cookie.as_slice().into(), one_shot }
 }
 
 fn exhausted<T>(reason: String) -> Result<T> {

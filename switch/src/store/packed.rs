@@ -7,34 +7,34 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use crate::change::MeterConfig;
+use crate::dataplane_ops::MeterConfig;
 use crate::profiles::OneShot;
 use crate::state::code::TableCode;
 use crate::state::table::RowShape;
-use crate::update::WeightedCall;
+use crate::write_api::WeightedCall;
 
-/// What a row does not say.
+/// State of an entry that its row does not hold.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// ns; 0: never.
     pub idle_timeout: u64,
-    /// When the entry was inserted, modified or last reported as idle; ns.
+    /// Time at which the entry was inserted, modified or last reported as idle (ns).
     pub seen: u64,
     pub is_const: bool,
-    rare: Option<Box<Rare>>,
+    extras: Option<Box<EntryExtras>>,
 }
 
-/// What few entries have.
+/// Data that few entries have.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rare {
+pub struct EntryExtras {
     pub meter: Option<MeterConfig>,
     pub cookie: Box<[u8]>,
-    pub shot: Option<Box<Shot>>,
+    pub one_shot: Option<Box<OneShotGroup>>,
 }
 
 /// A one-shot group, as written and as its profile holds it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shot {
+pub struct OneShotGroup {
     pub calls: Vec<WeightedCall>,
     pub slots: OneShot,
 }
@@ -43,31 +43,31 @@ pub struct Shot {
 const _: () = assert!(size_of::<Option<Stored>>() == 32);
 
 impl Stored {
-    pub fn new(idle_timeout: u64, seen: u64, is_const: bool, rare: Rare) -> Stored {
-        Stored { idle_timeout, seen, is_const, rare: rare.boxed() }
+    pub fn new(idle_timeout: u64, seen: u64, is_const: bool, extras: EntryExtras) -> Stored {
+        Stored { idle_timeout, seen, is_const, extras: extras.boxed() }
     }
 
     pub fn meter(&self) -> Option<MeterConfig> {
-        self.rare.as_ref()?.meter
+        self.extras.as_ref()?.meter
     }
 
     pub fn set_meter(&mut self, meter: Option<MeterConfig>) {
-        let rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
-        self.rare = Rare { meter, ..rare }.boxed();
+        let extras = self.extras.take().map_or_else(EntryExtras::default, |extras| *extras);
+        self.extras = EntryExtras { meter, ..extras }.boxed();
     }
 
     pub fn cookie(&self) -> &[u8] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.cookie)
+        self.extras.as_ref().map_or(&[], |extras| &extras.cookie)
     }
 
-    pub fn shot(&self) -> Option<&Shot> {
-        self.rare.as_ref()?.shot.as_deref()
+    pub fn one_shot(&self) -> Option<&OneShotGroup> {
+        self.extras.as_ref()?.one_shot.as_deref()
     }
 }
 
-impl Rare {
-    fn boxed(self) -> Option<Box<Rare>> {
-        (self != Rare::default()).then(|| Box::new(self))
+impl EntryExtras {
+    fn boxed(self) -> Option<Box<EntryExtras>> {
+        (self != EntryExtras::default()).then(|| Box::new(self))
     }
 }
 
@@ -100,7 +100,7 @@ impl Packed {
         }
     }
 
-    /// The same to be read by slot; nothing is found in it.
+    /// Copies it without the index: entries are read by slot, and none is found by key.
     pub fn without_index(&self) -> Packed {
         Packed {
             rows: self.rows.clone(),

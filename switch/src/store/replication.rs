@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Result, Store, exhausted, invalid};
-use crate::change::{Change, CloneSession, Replica};
+use crate::dataplane_ops::{Change, CloneSession, Replica};
 use crate::port::PortNumber;
-use crate::update::{Replicated, Update, UpdateError};
+use crate::write_api::{Replicated, Update, UpdateError};
 
 /// Copies of a packet at most, and replicas that all groups and sessions hold together, with their backups.
-const MOST_REPLICAS: usize = 4096;
-const MOST_REPLICAS_TOGETHER: usize = 1 << 20;
-const MOST_SESSIONS: usize = 1 << 16;
+const MAX_REPLICAS: usize = 4096;
+const MAX_TOTAL_REPLICAS: usize = 1 << 20;
+const MAX_SESSIONS: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Copies {
     groups: BTreeMap<u32, Vec<Replica>>,
     sessions: BTreeMap<u32, CloneSession>,
-    /// Of those that have some.
+    /// Backups of the groups and sessions that have some.
     backups: BTreeMap<Replicated, Vec<Vec<Replica>>>,
     down: HashSet<PortNumber>,
     /// Replicas and backups of all groups and sessions.
@@ -81,8 +81,8 @@ impl Copies {
             {
                 Err(UpdateError::NotFound(format!("clone session {session}")))
             }
-            Update::InsertCloneSession { .. } if self.sessions.len() == MOST_SESSIONS => {
-                exhausted(format!("there are {MOST_SESSIONS} clone sessions"))
+            Update::InsertCloneSession { .. } if self.sessions.len() == MAX_SESSIONS => {
+                exhausted(format!("there are {MAX_SESSIONS} clone sessions"))
             }
             Update::InsertCloneSession { session, config } | Update::ModifyCloneSession { session, config } => {
                 self.check(&config.replicas, Replicated::Session(session))?;
@@ -111,8 +111,8 @@ impl Copies {
         }
         let number = count(&backups);
         let together = self.number - self.backups.get(&of).map_or(0, |old| count(old)) + number;
-        if number > MOST_REPLICAS || together > MOST_REPLICAS_TOGETHER {
-            return exhausted(format!("{number} backups: {MOST_REPLICAS} are the most"));
+        if number > MAX_REPLICAS || together > MAX_TOTAL_REPLICAS {
+            return exhausted(format!("{number} backups: {MAX_REPLICAS} are the most"));
         }
         self.number = together;
         match number {
@@ -141,11 +141,11 @@ impl Copies {
         if let Some(twice) = replicas.iter().find(|replica| !seen.insert(**replica)) {
             return invalid(format!("port {} occurs twice with instance {}", twice.port, twice.rid));
         }
-        if replicas.len() > MOST_REPLICAS {
-            return exhausted(format!("{} replicas: {MOST_REPLICAS} are the most", replicas.len()));
+        if replicas.len() > MAX_REPLICAS {
+            return exhausted(format!("{} replicas: {MAX_REPLICAS} are the most", replicas.len()));
         }
-        if self.number - self.len(of) + replicas.len() > MOST_REPLICAS_TOGETHER {
-            return exhausted(format!("all groups and sessions have {MOST_REPLICAS_TOGETHER} replicas together"));
+        if self.number - self.len(of) + replicas.len() > MAX_TOTAL_REPLICAS {
+            return exhausted(format!("all groups and sessions have {MAX_TOTAL_REPLICAS} replicas together"));
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Copies {
         };
     }
 
-    /// Where copies go now: to the first of a replica and its backups whose port is up.
+    /// Returns the present destinations: the first of each replica and its backups whose port is up.
     fn now(&self, of: Replicated, replicas: &[Replica]) -> Vec<Replica> {
         let Some(backups) = self.backups.get(&of) else { return replicas.to_vec() };
         let is_up = |replica: &&Replica| !self.down.contains(&replica.port);
@@ -182,7 +182,7 @@ impl Copies {
         })
     }
 
-    /// All that the packet thread has to know.
+    /// Returns the changes that give the packet thread all groups and sessions.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let groups = self.groups.keys().map(|&group| Replicated::Group(group));
         let sessions = self.sessions.keys().map(|&session| Replicated::Session(session));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory a program's tables and arrays take, before any of it is taken.
+//! Memory that a program's tables and arrays take, before any of it is taken.
 
 use super::packed::Stored;
 use super::{Result, invalid};
-use crate::change::MeterConfig;
+use crate::dataplane_ops::MeterConfig;
 use crate::program::{MeterUnit, Program};
 use crate::state::meter::Meter;
 use crate::state::table::{EntryStats, RowShape};
@@ -11,17 +11,17 @@ use crate::state::{ColourCells, CounterCell};
 use crate::value::words;
 
 /// Cells of an array, entries of a table and members of a profile at most.
-const MOST_CELLS: usize = 1 << 24;
+const MAX_CELLS: usize = 1 << 24;
 /// Bytes of all arrays, with what is counted of entries, which are there from the start; and with tables and profiles
 /// when they are full.
-const MOST_AT_ONCE: usize = 256 << 20;
-const MOST_WHEN_FULL: usize = 1 << 30;
-/// Of an entry: its places in two hash tables, which are at most 7/8 full and double, and in the lists of free slots.
+const MAX_BYTES_AT_START: usize = 256 << 20;
+const MAX_BYTES_WHEN_FULL: usize = 1 << 30;
+/// Bytes of an entry in two hash tables, which are at most 7/8 full and double, and in the lists of free slots.
 const INDEX: usize = 32;
-/// Of a member or group of a profile.
+/// Bytes of a member or group of a profile.
 const MEMBER: usize = 256;
 
-/// What a thing takes at once, and when it is full.
+/// Bytes that a thing takes at once, and when it is full.
 struct Size<'a> {
     name: &'a str,
     cells: usize,
@@ -61,16 +61,17 @@ fn sizes(program: &Program) -> Vec<Size<'_>> {
     tables.chain(profiles).chain(counters).chain(meters).chain(registers).collect()
 }
 
-/// Whether there is memory for all that the program declares.
+/// Checks that there is memory for all that the program declares.
 pub fn check_size(program: &Program) -> Result<()> {
     let (mut at_once, mut full) = (0usize, 0usize);
     for size in sizes(program) {
         let Size { name, cells, .. } = size;
-        if cells > MOST_CELLS {
-            return invalid(format!("`{name}` has a size of {cells}: {MOST_CELLS} is the largest"));
+        if cells > MAX_CELLS {
+            return invalid(format!("`{name}` has a size of {cells}: {MAX_CELLS} is the largest"));
         }
         (at_once, full) = (at_once.saturating_add(size.at_once), full.saturating_add(size.full));
-        for (bytes, most, what) in [(at_once, MOST_AT_ONCE, "arrays"), (full, MOST_WHEN_FULL, "arrays and full tables")]
+        for (bytes, most, what) in
+            [(at_once, MAX_BYTES_AT_START, "arrays"), (full, MAX_BYTES_WHEN_FULL, "arrays and full tables")]
         {
             if bytes > most {
                 return invalid(format!(

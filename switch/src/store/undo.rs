@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches of which all updates take effect or none: how an update is taken back, and which part of the pipeline sees it.
+//! Batches of which all updates take effect or none: how an update is taken back, and which part of the pipeline sees
+//! it.
 
 use super::{Result, Store};
 use crate::program::{Program, TableId};
-use crate::update::{Replicated, Update, UpdateError};
+use crate::write_api::{Replicated, Update, UpdateError};
 
-/// Where packets see an update.
+/// Part of the pipeline in which packets see an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum PipelineScope {
     /// Packets see nothing of it: it is read by the control plane alone.
     Nowhere,
     /// In the parser, in ingress and when a packet is replicated after it.
@@ -16,11 +17,11 @@ pub enum Reach {
     Both,
 }
 
-impl Reach {
-    pub fn of(update: &Update, program: &Program) -> Reach {
+impl PipelineScope {
+    pub fn of(update: &Update, program: &Program) -> PipelineScope {
         let table = |TableId(table): TableId| match program.tables.get(table) {
-            Some(info) if info.in_egress => Reach::Egress,
-            _ => Reach::Ingress,
+            Some(info) if info.in_egress => PipelineScope::Egress,
+            _ => PipelineScope::Ingress,
         };
         match update {
             Update::InsertEntry(entry) | Update::ModifyEntry(entry) => table(entry.table),
@@ -34,36 +35,36 @@ impl Reach {
             | Update::ModifyGroup { profile, .. }
             | Update::DeleteGroup { profile, .. } => {
                 let users = program.tables.iter().filter(|info| info.profile == Some(*profile));
-                users.fold(Reach::Nowhere, |reach, info| {
-                    reach.and(if info.in_egress { Reach::Egress } else { Reach::Ingress })
+                users.fold(PipelineScope::Nowhere, |scope, info| {
+                    scope.and(if info.in_egress { PipelineScope::Egress } else { PipelineScope::Ingress })
                 })
             }
             Update::SetValueSet { .. }
             | Update::InsertMulticastGroup { .. }
             | Update::ModifyMulticastGroup { .. }
-            | Update::DeleteMulticastGroup { .. } => Reach::Ingress,
+            | Update::DeleteMulticastGroup { .. } => PipelineScope::Ingress,
             Update::FindEntry { .. }
             | Update::SetDirectCounter { .. }
             | Update::SetDirectColours { .. }
             | Update::SetColours { .. }
             | Update::SetCounter { .. }
             | Update::SetDigest { .. }
-            | Update::AckDigest { .. } => Reach::Nowhere,
-            Update::SetBackups { of: Replicated::Group(_), .. } => Reach::Ingress,
+            | Update::AckDigest { .. } => PipelineScope::Nowhere,
+            Update::SetBackups { of: Replicated::Group(_), .. } => PipelineScope::Ingress,
             Update::SetMeter { .. }
             | Update::SetRegister { .. }
             | Update::SetBackups { of: Replicated::Session(_), .. }
             | Update::InsertCloneSession { .. }
             | Update::ModifyCloneSession { .. }
-            | Update::DeleteCloneSession { .. } => Reach::Both,
+            | Update::DeleteCloneSession { .. } => PipelineScope::Both,
         }
     }
 
-    pub fn and(self, other: Reach) -> Reach {
+    pub fn and(self, other: PipelineScope) -> PipelineScope {
         match (self, other) {
-            (Reach::Nowhere, reach) | (reach, Reach::Nowhere) => reach,
+            (PipelineScope::Nowhere, scope) | (scope, PipelineScope::Nowhere) => scope,
             (one, another) if one == another => one,
-            _ => Reach::Both,
+            _ => PipelineScope::Both,
         }
     }
 }
@@ -183,11 +184,11 @@ impl Store {
         }))
     }
 
-    fn known_group(&self, group: u32) -> Result<Vec<crate::change::Replica>> {
+    fn known_group(&self, group: u32) -> Result<Vec<crate::dataplane_ops::Replica>> {
         self.groups().get(&group).cloned().ok_or_else(|| UpdateError::NotFound(format!("multicast group {group}")))
     }
 
-    fn known_session(&self, session: u32) -> Result<crate::change::CloneSession> {
+    fn known_session(&self, session: u32) -> Result<crate::dataplane_ops::CloneSession> {
         self.sessions().get(&session).cloned().ok_or_else(|| UpdateError::NotFound(format!("clone session {session}")))
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::packed::{Packed, Stored};
-use crate::change::{ColourCounts, CounterValue};
+use crate::dataplane_ops::{ColourCounts, CounterValue};
 use crate::key_codec::unpack_field;
 use crate::program::{ActionCall, EntryKey, Program, TableId, Value};
 use crate::state::profile::GROUP;
 use crate::state::table::EntryStats;
-use crate::update::{EntryAction, EntryView, TableEntry};
 use crate::value;
+use crate::write_api::{EntryAction, EntryView, TableEntry};
 
 /// The entries of a table, and what is needed to say what they mean.
 pub struct Rows<'a> {
@@ -42,8 +42,8 @@ impl Rows<'_> {
             });
             return EntryAction::Call(ActionCall { action, params: params.collect() });
         }
-        match self.entries.get(slot).and_then(Stored::shot) {
-            Some(shot) => EntryAction::OneShot(shot.calls.clone()),
+        match self.entries.get(slot).and_then(Stored::one_shot) {
+            Some(one_shot) => EntryAction::OneShot(one_shot.calls.clone()),
             None if first & GROUP != 0 => EntryAction::Group(first as u32),
             None => EntryAction::Member(first as u32),
         }
@@ -63,7 +63,7 @@ impl Rows<'_> {
         })
     }
 
-    /// The same with what packets have done to it.
+    /// Returns the entry with its counts and age.
     pub fn view(&self, slot: u32, hits: Option<Hits>, colours: Option<ColourCounts>, now: u64) -> Option<EntryView> {
         let info = &self.program.tables[self.table.0];
         let (mut entry, mut idle_ns) = (self.entry(slot)?, 0);
@@ -78,7 +78,7 @@ impl Rows<'_> {
     }
 }
 
-/// What is counted of an entry.
+/// Counts of an entry.
 #[derive(Clone, Copy)]
 pub struct Hits {
     count: CounterValue,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was written, as it is now: counters and registers are read where the packet thread counts them.
+//! Reads of what was written, as it is now: counters and registers are read where the packet thread counts them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::unpack::{Hits, Snapshot};
 use super::{Result, Store};
-use crate::change::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
+use crate::dataplane_ops::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
 use crate::key_codec::no_cells;
 use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
 use crate::state::{ColourCells, CounterCell};
-use crate::update::{EntryView, TableEntry, UpdateError};
+use crate::write_api::{EntryView, TableEntry, UpdateError};
 
 impl Store {
     pub fn entry(&self, id: TableId, key: &EntryKey, now: u64) -> Result<EntryView> {
@@ -18,7 +18,7 @@ impl Store {
         self.view(id, slot, now).ok_or_else(|| self.no_entry(id))
     }
 
-    /// Without a key: of the default entry, as also the next.
+    /// Returns the count of an entry; without a key: of the default entry, as also the next.
     pub fn direct_counter(&self, id: TableId, key: Option<&EntryKey>) -> Result<CounterValue> {
         self.check_counter(id)?;
         let slot = self.slot(id, key)?;
@@ -98,7 +98,7 @@ impl Store {
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.to_vec())
     }
 
-    /// What the cells `range` of an indirect meter have coloured.
+    /// Returns the packets that the cells `range` of an indirect meter have coloured.
     pub fn colours(&self, meter: usize, range: Range<usize>) -> Result<Vec<ColourCounts>> {
         let cells = self.shared.colours.get(meter).and_then(|cells| cells.get(range.clone()));
         Ok(cells.ok_or_else(|| no_cells("meter", range))?.iter().map(colour_counts).collect())

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes of a packet beside itself: copies on their way to a port (multicast, clones), and packets on their way back
+//! Copies of a packet: those on their way to a port (multicast, clones), and packets on their way back
 //! to ingress (resubmitted, recirculated). They wait with their PHV for their turn.
 
 use std::collections::VecDeque;
 
 use super::Switch;
-use crate::change::{CloneSession, Replica};
+use crate::dataplane_ops::{CloneSession, Replica};
 use crate::drops::DropCells;
 use crate::machine::Machine;
 use crate::port::{PortNumber, count};
-use crate::state::code::Place;
+use crate::state::code::FieldRef;
 use crate::state::frame::{Packet, Pool};
 
 /// Values of `instance_type`.
@@ -24,7 +24,7 @@ pub(super) mod instance {
 
 /// Copies and returning packets that wait for their turn, at most.
 pub(super) const MAX_PENDING: usize = 8192;
-/// How many of them are taken a step further in one turn of the packet thread, whatever has caused them: what a program
+/// Copies that are taken a step further in one turn of the packet thread, whatever has caused them: what a program
 /// does to its packets never keeps the next frames waiting for longer.
 pub(super) const PENDING_BUDGET: usize = 1024;
 
@@ -146,7 +146,7 @@ impl Switch {
         let standard = &machine.code.standard;
         let ingress_port = self.saved_phv[standard.ingress_port.reg as usize];
         let length = packet.frame.len() as u32;
-        let settings: [(Place, u64); 4] = [
+        let settings: [(FieldRef, u64); 4] = [
             (standard.ingress_port, ingress_port),
             (standard.instance_type, instance_type),
             (standard.packet_length, length as u64),
@@ -210,7 +210,7 @@ fn prepare_clone(machine: &mut Machine, config: &CloneSession, fields: u16, orig
     machine.copy_fields(fields, original);
     machine.set(machine.code.standard.ingress_port, ingress_port);
     machine.set(machine.code.standard.instance_type, instance_type);
-    // What the original is cut to is not the clone's.
+    // The original's truncation is not the clone's.
     machine.state.packet.truncate = match config.packet_length_bytes {
         0 => u32::MAX,
         bytes => bytes,

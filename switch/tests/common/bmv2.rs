@@ -24,10 +24,10 @@ impl Drop for Running {
 }
 
 /// Its queues hold 64 packets, and files are read faster than they empty.
-pub const MOST_FRAMES: usize = 60;
+pub const MAX_FRAMES: usize = 60;
 
-/// What BMv2 sends from port 2 for at most [`MOST_FRAMES`] frames that come to port 1, in their order; each has to
-/// cause one frame. `None`: BMv2 is not on PATH.
+/// Returns the frames that BMv2 sends from port 2 for at most [`MAX_FRAMES`] frames that come to port 1, in their
+/// order; each has to cause one frame. `None`: BMv2 is not on PATH.
 pub fn outputs(program: &str, frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let found = std::env::split_paths(&std::env::var_os("PATH")?).any(|dir| dir.join("simple_switch_grpc").exists());
     if !found {

@@ -19,7 +19,7 @@ impl Tape<'_> {
         self.numbers.get(self.at - 1).copied().unwrap_or(0)
     }
 
-    /// Below `count`.
+    /// Picks a number below `count`.
     pub fn pick(&mut self, count: usize) -> usize {
         self.next() as usize % count
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use apswitch::control::*;
-use apswitch_reference::story::Event;
+use apswitch_reference::packet_trace::Event;
 use fastrand::Rng;
 
 use super::pair::{PORTS, Pair};
@@ -107,7 +107,8 @@ pub fn action(program: &Program, table: TableId, rng: &mut Rng) -> Option<Action
     Some(ActionCall { action, params: params.collect() })
 }
 
-/// What an entry may name: in a table with an action profile, members and groups of [`profiles`] or a group of its own.
+/// Guesses an entry's action: in a table with an action profile, members and groups of [`profiles`] or a group of its
+/// own.
 fn entry_action(program: &Program, table: TableId, rng: &mut Rng) -> Option<EntryAction> {
     let Some(profile) = program.tables[table.0].profile else { return action(program, table, rng).map(Into::into) };
     let groups = program.profiles[profile.0].has_selector;

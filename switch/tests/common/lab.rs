@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apswitch::control::*;
 
-/// What arrives at all arrives soon.
+/// Time within which everything arrives that arrives at all.
 pub const SOON: Duration = Duration::from_secs(10);
 /// Long enough to believe that nothing more arrives, after something that was sent later has arrived.
 const NOTHING: Duration = Duration::from_millis(5);
@@ -25,14 +25,8 @@ impl Lab {
             interface: format!("memory{}", index + 1),
             link: link.clone(),
         });
-        let config = DataplaneConfig {
-            ports: ports.collect(),
-            cpu_port: Some(510),
-            priority_queues: 8,
-            seed: 1,
-            capture: None,
-            io_threads: 0,
-        };
+        let config =
+            DataplaneConfig { ports: ports.collect(), cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
         dataplane.commit_blocking(program).unwrap();
         Lab { dataplane, events, ends }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests and benchmarks of the access point's program share: its JSON, its entries, and frames.
+//! Helpers of tests and benchmarks of the access point's program: its JSON, its entries, and frames.
 #![allow(dead_code)]
 
 pub mod bmv2;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 
-/// Enters one, this thread and those that it starts: the switch's own, and `ip`. Needs root; false without, which it says.
+/// Enters one, this thread and those that it starts: the switch's own, and `ip`. Needs root; false without, which it
+/// says.
 pub fn enter() -> bool {
     if let Err(e) = unshare(CloneFlags::CLONE_NEWNET) {
         eprintln!("skipped: a network namespace of its own: {e}: run as root");

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apswitch::change::{Digest, Outbox, PacketIn};
 use apswitch::control::*;
+use apswitch::dataplane_ops::{Digest, Outbox, PacketIn};
 use apswitch::machine::Machine;
 use apswitch::state::Shared;
 use apswitch::state::frame::Pool;
 use apswitch::store::{Store, check_size};
 use apswitch::v1model::{Port, Switch};
-use apswitch_reference::story::Event;
+use apswitch_reference::packet_trace::Event;
 use apswitch_reference::{Output, Reference, Setup};
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ pub const PORTS: std::ops::Range<u16> = 0..4;
 /// More than a packet can cause.
 const BACKLOG: usize = 65_536;
 
-/// What left, by where; the order among different places is nobody's business.
+/// Packets and samples that left, by destination; the order among different destinations does not matter.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outputs {
     pub frames: BTreeMap<u16, Vec<Vec<u8>>>,
@@ -33,7 +33,7 @@ pub struct Pair {
     pub program: Arc<Program>,
     pub store: Store,
     reference: Reference,
-    /// Another one, that tells what packets would meet; what it does to registers concerns nobody.
+    /// Another one, which traces what packets would meet; what it does to registers does not matter.
     scout: Reference,
     switch: Switch,
     packet_ins: mpsc::Receiver<PacketIn>,
@@ -48,7 +48,7 @@ impl Pair {
         Pair::with(Program::load(json)?, json)
     }
 
-    /// As [`Pair::new`], of the program that `json` was loaded as.
+    /// Makes a pair as [`Pair::new`] does, of the program that `json` was loaded as.
     pub fn with(program: Program, json: &[u8]) -> Result<Pair, LoadError> {
         let program = Arc::new(program);
         // What is refused when a pipeline is committed.
@@ -59,14 +59,14 @@ impl Pair {
         Ok(Pair::of(program, Reference::load(json, setup)?))
     }
 
-    /// Another one as this was when it was made.
+    /// Makes another one as this was when it was made.
     pub fn anew(&self) -> Pair {
         Pair::of(self.program.clone(), self.reference.anew())
     }
 
     fn of(program: Arc<Program>, reference: Reference) -> Pair {
         let mut scout = reference.anew();
-        scout.start_story();
+        scout.start_trace();
         let shared = Arc::new(Shared::new(&program));
         let (packet_in_sender, packet_ins) = mpsc::channel(BACKLOG);
         let (digest_sender, digests) = mpsc::channel(BACKLOG);
@@ -83,7 +83,7 @@ impl Pair {
         pair
     }
 
-    /// What the store refuses is left out; the number of updates that it took.
+    /// Writes updates, leaving out those that the store refuses; returns the number of updates that it took.
     pub fn write(&mut self, updates: impl Iterator<Item = Update>) -> usize {
         let mut changes = Vec::new();
         let taken = updates.filter(|update| self.store.update(update.clone(), self.now, &mut changes).is_ok()).count();
@@ -124,26 +124,26 @@ impl Pair {
         (compiled, interpreted)
     }
 
-    /// As [`Pair::send`], when the two have to be equal; what left.
+    /// Sends as [`Pair::send`] does, checks that the two are equal, and returns what left.
     pub fn same(&mut self, port: u16, frame: &[u8]) -> Outputs {
         let (compiled, interpreted) = self.send(port, frame);
-        assert_eq!(compiled, interpreted, "{}", self.story(port, frame));
+        assert_eq!(compiled, interpreted, "{}", self.trace(port, frame));
         compiled
     }
 
-    /// What the frame meets.
+    /// Traces what the frame meets.
     pub fn scout(&mut self, port: u16, frame: &[u8]) -> Vec<Event> {
         self.scout.receive(port, frame, self.now);
-        self.scout.take_story()
+        self.scout.take_trace()
     }
 
     /// The packet once more, in words.
-    pub fn story(&mut self, port: u16, frame: &[u8]) -> String {
+    pub fn trace(&mut self, port: u16, frame: &[u8]) -> String {
         let events: Vec<String> = self.scout(port, frame).iter().map(Event::to_string).collect();
         format!("compiled (left) differs from the reference (right) for {frame:02x?}:\n{}", events.join("\n"))
     }
 
-    /// What packets have left in counters and registers.
+    /// Compares counters and registers.
     pub fn same_state(&self) {
         let cells = |size: usize| 0..size;
         for (index, info) in self.program.counters.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Pair {
     }
 }
 
-/// How many cases a test runs: `APSWITCH_CASES` times the usual number.
+/// Returns the number of cases that a test runs: `APSWITCH_CASES` times the usual number.
 pub fn cases(usual: u32) -> u32 {
     match std::env::var("APSWITCH_CASES") {
         Ok(times) => usual * times.parse::<u32>().expect("APSWITCH_CASES is a number of times"),

@@ -31,32 +31,32 @@ const PROGRAMS: [&str; 15] = [
     "testdata/programs/wide",
 ];
 
-const MOST_EDITS: usize = 12;
-const MOST_PACKETS: usize = 6;
+const MAX_EDITS: usize = 12;
+const MAX_PACKETS: usize = 6;
 const ENTRIES: usize = 3;
 /// Entries, cells and members of a program at most: what larger ones do takes only longer.
-const MOST_CELLS: usize = 1 << 20;
+const MAX_CELLS: usize = 1 << 20;
 
 /// A program that was edited is refused, or runs packets before and after entries are made, without a panic and without
-/// reaching for memory that is not its own. Input: program, number of edits, edits, seed of the entries, packets (each its
-/// length and bytes).
+/// reaching for memory that is not its own. Input: program, number of edits, edits, seed of the entries, packets (each
+/// its length and bytes).
 pub fn programs(input: &[u8]) {
     check_native_code();
     let mut tape = Tape(input);
     let mut document = parsed()[tape.byte() as usize % PROGRAMS.len()].clone();
-    for _ in 0..tape.byte() as usize % MOST_EDITS {
+    for _ in 0..tape.byte() as usize % MAX_EDITS {
         mutate(&mut document, &mut tape);
     }
     let document = document.to_string().into_bytes();
     // What is large is refused when it is committed, or only slow.
     let Ok(program) = Program::load(&document) else { return };
-    if cells(&program) > MOST_CELLS {
+    if cells(&program) > MAX_CELLS {
         return;
     }
     let Ok(mut pair) = Pair::with(program, &document) else { return };
     let mut rng = Rng::with_seed((0..4).fold(0, |seed, _| seed << 8 | u64::from(tape.byte())));
     let mut frames: Vec<Vec<u8>> = vec![vec![], vec![0x11; 20], vec![0; 200]];
-    while frames.len() < MOST_PACKETS && !tape.0.is_empty() {
+    while frames.len() < MAX_PACKETS && !tape.0.is_empty() {
         let length = tape.byte() as usize;
         frames.push((0..length).map(|_| tape.byte()).collect());
     }
@@ -99,7 +99,8 @@ fn cells(program: &Program) -> usize {
     tables.chain(arrays).chain(registers).chain(profiles).fold(0, usize::saturating_add)
 }
 
-/// Where values stand, by the name of the field that holds them: values of one name can take each other's place.
+/// Collects the positions of values, by the name of the field that holds them: values of one name can take each other's
+/// place.
 fn places(value: &Json, name: &str, at: &mut Vec<usize>, found: &mut BTreeMap<String, Vec<Vec<usize>>>) {
     let inner: Vec<(&str, &Json)> = match value {
         Json::Object(fields) => fields.iter().map(|(name, value)| (name.as_str(), value)).collect(),

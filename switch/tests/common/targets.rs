@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fuzz targets do with an input; `tests/corpus.rs` does it with those that were kept.
+//! Fuzz targets: what they do with an input; `tests/corpus.rs` does it with those that were kept.
 
 use std::cell::OnceCell;
 use std::sync::OnceLock;
@@ -20,8 +20,8 @@ pub const TARGETS: [Target; 4] =
     [("loader", loader), ("packets", packets), ("programs", super::programs::programs), ("write", write)];
 
 /// Packets of an input; more would be slow and show no more.
-const MOST_PACKETS: usize = 12;
-const MOST_REQUESTS: usize = 24;
+const MAX_PACKETS: usize = 12;
+const MAX_REQUESTS: usize = 24;
 const ENTRIES: usize = 6;
 
 const PROGRAMS: [&str; 8] = [
@@ -34,7 +34,7 @@ const PROGRAMS: [&str; 8] = [
     "testdata/programs/profiles",
     "testdata/programs/wide",
 ];
-/// Those with a P4Info.
+/// Programs with a P4Info.
 const WRITTEN: [&str; 3] = ["kinds", "profiles", "wide"];
 
 pub fn read(path: &str) -> Vec<u8> {
@@ -52,7 +52,7 @@ impl Tape<'_> {
         first
     }
 
-    /// Below `count`.
+    /// Picks a number below `count`.
     pub fn pick(&mut self, count: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % count.max(1)
     }
@@ -184,7 +184,7 @@ pub fn packets(input: &[u8]) {
         pairs[which].get_or_init(load).anew()
     });
     let mut frames: Vec<(u16, &[u8])> = Vec::new();
-    while let ([length, port, behind @ ..], true) = (rest, frames.len() < MOST_PACKETS) {
+    while let ([length, port, behind @ ..], true) = (rest, frames.len() < MAX_PACKETS) {
         let (frame, behind) = behind.split_at((*length as usize).min(behind.len()));
         frames.push((PORTS.start + u16::from(*port) % (PORTS.end - PORTS.start), frame));
         rest = behind;
@@ -226,8 +226,7 @@ impl Server {
     fn start() -> Server {
         let port = |number: u16| PortConfig { number, interface: format!("memory{number}"), link: None };
         let ports = PORTS.map(port).collect();
-        let config =
-            DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None, io_threads: 0 };
+        let config = DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
         let load = |name: &&str| {
             let part = |kind: &str| read(&format!("testdata/programs/{name}.{kind}"));
@@ -250,7 +249,7 @@ pub fn write(input: &[u8]) {
     SERVER.with(|Server { runtime, server, loaded, ends, .. }| {
         runtime.block_on(async {
             server.start(&loaded[which as usize % loaded.len()]).await.unwrap();
-            for _ in 0..MOST_REQUESTS {
+            for _ in 0..MAX_REQUESTS {
                 let [low, high, behind @ ..] = rest else { break };
                 let length = usize::from(u16::from_le_bytes([*low, *high])).min(behind.len());
                 // Refusing is fine.

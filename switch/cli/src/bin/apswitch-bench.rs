@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic for `make bench`: a sender, a latency probe and the bare forwarder that switches are compared with. All three
-//! use the switch's own ports, so that what differs is the switch.
+//! Traffic for `make bench`: a sender, a latency probe and the bare forwarder that switches are compared with. All
+//! three use the switch's own ports, so that what differs is the switch.
 
 #![forbid(unsafe_code)]
 
@@ -146,7 +146,7 @@ fn forward(left: &str, right: &str) -> Result<()> {
             idle &= received == 0;
             let mut sent = 0;
             while sent < received {
-                // What the interface does not take is dropped, as on any link.
+                // Frames that the interface does not take are dropped, as on any link.
                 sent += ports[1 - side].send(&mut packets[sent..received]).unwrap_or(0).max(1);
             }
         }

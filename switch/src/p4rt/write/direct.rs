@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::control::EntryKey;
-use crate::p4rt::entry::Place;
+use crate::p4rt::entry::{EntryKind, default_has_no_key};
 
 impl Writer<'_> {
     pub(super) fn default_entry(&mut self, operation: Type, message: &p4::TableEntry) -> Checked<()> {
@@ -24,15 +24,15 @@ impl Writer<'_> {
         let action = message
             .action
             .as_ref()
-            .map(|action| entry::action(self.schema, table, Place::Default, action))
+            .map(|action| entry::action(self.schema, table, EntryKind::Default, action))
             .transpose()?;
         #[allow(deprecated)]
         let cookie = match action {
             Some(_) => entry::cookie(message.controller_metadata, &message.metadata),
             None => Vec::new(),
         };
-        if cookie.len() > LONGEST_METADATA {
-            return refuse!(ResourceExhausted, "table {name}: {LONGEST_METADATA} bytes of metadata are the most");
+        if cookie.len() > MAX_METADATA_LEN {
+            return refuse!(ResourceExhausted, "table {name}: {MAX_METADATA_LEN} bytes of metadata are the most");
         }
         self.push(Update::SetDefault { table: table.target, action });
         if table.meter.is_some() {
@@ -90,11 +90,4 @@ fn direct_entry<'s>(schema: &'s Schema, message: Option<&p4::TableEntry>) -> Che
         return Ok((table, None));
     }
     Ok((table, Some(entry::key(table, message)?)))
-}
-
-pub fn default_has_no_key(table: &Table, message: &p4::TableEntry) -> Checked<()> {
-    match message.r#match.is_empty() && message.priority == 0 {
-        true => Ok(()),
-        false => refuse!(InvalidArgument, "the default entry of table {} has neither match nor priority", table.name),
-    }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control plane asks of the packet thread, and how it gets there without waking it in vain.
+//! Commands of the control plane to the packet thread, which do not wake it in vain.
 //!
 //! A packet thread that sleeps carries out everything that was sent meanwhile before it looks at the next packet. What
-//! only packets can see is therefore in effect as soon as it is sent, and nobody has to be woken for it. There is a limit
-//! to that, since a turn of the packet thread carries out a limited number of changes: [`Sender::leave`] keeps what it
-//! leaves within the first turn, and never behind something that was sent to wake it.
+//! only packets can see is therefore in effect as soon as it is sent, and nobody has to be woken for it. There is a
+//! limit to that, since a turn of the packet thread carries out a limited number of changes: [`Sender::leave`] keeps
+//! what it leaves within the first turn, and never behind something that was sent to wake it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -14,11 +14,11 @@ use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::link::LinkConfig;
 use crate::machine::Machine;
 use crate::port::{Capture, PortIo, PortNumber};
-use crate::store::Carried;
+use crate::store::MovedCounts;
 use crate::v1model::Port;
 
 /// Changes and packet-outs that are handled before packets are looked at again.
@@ -32,7 +32,7 @@ pub struct Line {
     /// Set here when the interface fails, seen by whoever opens it again.
     pub failed: Arc<AtomicBool>,
     pub interface: String,
-    /// While it is not, nothing is taken and nothing sent.
+    /// Takes and sends frames.
     pub enabled: bool,
 }
 
@@ -44,11 +44,12 @@ pub enum Command {
         at_once: bool,
         done: oneshot::Sender<Vec<Change>>,
     },
-    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old one, to be freed elsewhere.
+    /// A new program with the changes that it starts with, and the counts that it takes over. The answer is the old
+    /// one, to be freed elsewhere.
     Commit {
         machine: Box<Machine>,
         changes: Vec<Change>,
-        carried: Vec<Carried>,
+        moved_counts: Vec<MovedCounts>,
         done: oneshot::Sender<Option<Box<Machine>>>,
     },
     /// A frame that enters ingress on the CPU port.
@@ -67,12 +68,12 @@ pub enum Command {
         links: Vec<(PortNumber, LinkConfig)>,
         done: oneshot::Sender<()>,
     },
-    /// Whether the port carries packets.
+    /// Enables or disables the port.
     Enable {
         port: PortNumber,
         enabled: bool,
     },
-    /// Another port, whose number none has.
+    /// Adds a port, whose number none has.
     AddPort(Box<(Port, Line)>),
     /// Takes the port away; what waits there is dropped. The answer is what is left of it, to be closed elsewhere.
     RemovePort {
@@ -82,7 +83,7 @@ pub enum Command {
     Stop,
 }
 
-/// What both ends know.
+/// State that both ends share.
 #[derive(Default)]
 struct Shared {
     /// Changes that may still be left to the packet thread: 0 while it is awake.
@@ -137,8 +138,8 @@ impl Sender {
         left
     }
 
-    /// Whether what was just sent need not wake the packet thread: it has not begun to look for commands since, and
-    /// nothing that wakes can be before this, as that would have been counted.
+    /// Returns true if what was just sent need not wake the packet thread: it has not begun to look for commands since,
+    /// and nothing that wakes can be before this, as that would have been counted.
     fn takes(&self, changes: usize) -> bool {
         let take = |room: usize| room.checked_sub(changes).filter(|_| room > 0);
         self.shared.waking.load(SeqCst) == 0 && self.shared.room.fetch_update(SeqCst, SeqCst, take).is_ok()
@@ -155,7 +156,7 @@ impl Receiver {
         self.shared.room.store(CHANGES_PER_TURN, SeqCst);
     }
 
-    /// From now on it looks for commands before it looks for packets.
+    /// The packet thread is awake: it takes commands before packets.
     pub fn awake(&self) {
         self.shared.room.store(0, SeqCst);
     }

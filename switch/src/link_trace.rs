@@ -15,7 +15,7 @@ pub const OPPORTUNITY: u64 = 1514;
 const NS_PER_MS: u64 = 1_000_000;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// When packets can be delivered.
+/// Times at which packets can be delivered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
     /// ms, in order; the last one is not 0.
@@ -23,7 +23,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// From a file; the error names it and its line.
+    /// Reads a trace from a file; the error names the file and its line.
     pub fn read(path: &Path) -> Result<Trace, String> {
         let named = |error: String| format!("{}: {error}", path.display());
         let metadata = fs::metadata(path).map_err(|e| named(e.to_string()))?;
@@ -60,7 +60,7 @@ impl Trace {
         self.times[index] as u64 * NS_PER_MS
     }
 
-    /// How long the trace is (ns).
+    /// Returns the length of the trace (ns).
     fn period(&self) -> u64 {
         self.time(self.times.len() - 1)
     }
@@ -69,7 +69,7 @@ impl Trace {
 /// A place in a trace: an opportunity and what is left of it.
 pub struct Player {
     trace: Arc<Trace>,
-    /// When this round of the trace began (ns).
+    /// Start of this round of the trace (ns).
     began: u64,
     index: usize,
     left: u64,
@@ -80,7 +80,7 @@ impl Player {
         Player { trace, began: 0, index: 0, left: OPPORTUNITY }
     }
 
-    /// When the opportunity is (ns).
+    /// Returns the time of the opportunity (ns).
     pub fn at(&self) -> u64 {
         self.began + self.trace.time(self.index)
     }
@@ -216,7 +216,8 @@ mod tests {
     }
 
     proptest! {
-        /// With a queue that never empties, full frame k leaves at time k of the trace, however late the timers are.
+        /// Checks that with a queue which never empties full frame k leaves at time k of the trace, however late the
+        /// timers are.
         #[test]
         fn full_frames_leave_at_the_times_of_the_trace(
             times in trace(),

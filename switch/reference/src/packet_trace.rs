@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened to a packet, step by step, as data and in words.
+//! Trace of a packet, step by step, as data and in words.
 
 use std::fmt;
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be written to the data plane, and why it may be refused.
+//! Updates of the data plane, and the errors that refuse them.
 
 use thiserror::Error;
 
-use crate::change::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
+use crate::dataplane_ops::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
 use crate::port::PortNumber;
 use crate::program::{
     ActionCall, CounterId, DigestId, EntryKey, KeyField, MeterId, ProfileId, RegisterId, TableId, Value, ValueSetId,
 };
 
-/// What an entry does: a call in direct tables, one of the others in tables with an action profile.
+/// Action of an entry: a call in direct tables, one of the others in tables with an action profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryAction {
     Call(ActionCall),
@@ -18,7 +18,7 @@ pub enum EntryAction {
     Group(u32),
     /// A group of the entry's own.
     OneShot(Vec<WeightedCall>),
-    /// What it was: only in [`Update::ModifyEntry`].
+    /// Action that it had: only in [`Update::ModifyEntry`].
     Same,
 }
 
@@ -66,7 +66,8 @@ pub struct TableEntry {
     pub meter: Option<MeterConfig>,
     /// Written with the entry when `Some`; a new entry starts at 0. Only in tables with a direct counter.
     pub counter: Option<CounterValue>,
-    /// ns without a hit until [`Notice::IdleTimeout`](crate::control::Notice::IdleTimeout); 0: never. Only in tables with idle timeout support.
+    /// ns without a hit until [`Notice::IdleTimeout`](crate::control::Notice::IdleTimeout); 0: never. Only in tables
+    /// with idle timeout support.
     pub idle_timeout_ns: u64,
     /// Kept for the owner of the entry, never read here (P4Runtime `controller_metadata` and `metadata`).
     pub cookie: Vec<u8>,
@@ -77,7 +78,7 @@ pub struct TableEntry {
 pub struct EntryView {
     /// `entry.counter` is the present value where the table has a direct counter.
     pub entry: TableEntry,
-    /// Where the table has a direct meter.
+    /// Counts of the direct meter, if the table has one.
     pub colours: Option<ColourCounts>,
     /// ns since the last hit, or since the insertion; 0 in tables without idle timeout support.
     pub idle_ns: u64,
@@ -85,7 +86,7 @@ pub struct EntryView {
     pub is_const: bool,
 }
 
-/// What makes copies of packets.
+/// Object that makes copies of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Replicated {
     Group(u32),
@@ -112,7 +113,7 @@ pub enum Update {
         table: TableId,
         action: Option<ActionCall>,
     },
-    /// Without a key: of the default entry, as also the next two.
+    /// Sets a direct counter; without a key: of the default entry, as also the next two.
     SetDirectCounter {
         table: TableId,
         key: Option<EntryKey>,
@@ -123,7 +124,7 @@ pub enum Update {
         key: Option<EntryKey>,
         config: Option<MeterConfig>,
     },
-    /// What the direct meter has coloured.
+    /// Sets the packets that the direct meter has coloured.
     SetDirectColours {
         table: TableId,
         key: Option<EntryKey>,
@@ -139,7 +140,7 @@ pub enum Update {
         index: usize,
         config: Option<MeterConfig>,
     },
-    /// What the meter has coloured.
+    /// Sets the packets that the meter has coloured.
     SetColours {
         meter: MeterId,
         index: usize,
@@ -172,8 +173,8 @@ pub enum Update {
     DeleteCloneSession {
         session: u32,
     },
-    /// For each replica of a group or session, in their order, those that take its place while its port is down, the
-    /// preferred ones first. A group or session that is inserted or modified has none.
+    /// Sets, for each replica of a group or session, in their order, those that take its place while its port is down,
+    /// the preferred ones first. A group or session that is inserted or modified has none.
     SetBackups {
         of: Replicated,
         backups: Vec<Vec<Replica>>,
@@ -216,14 +217,14 @@ pub enum Update {
         digest: DigestId,
         config: Option<DigestConfig>,
     },
-    /// The samples with these [`Digest::sequence`](crate::change::Digest::sequence) numbers may be sent again.
+    /// The samples with these [`Digest::sequence`](crate::dataplane_ops::Digest::sequence) numbers may be sent again.
     AckDigest {
         digest: DigestId,
         sequences: Vec<u64>,
     },
 }
 
-/// Why an update was refused; the old state is kept.
+/// Refusal of an update; the old state is kept.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum UpdateError {
     #[error("{0} exists already")]

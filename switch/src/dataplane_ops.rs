@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What crosses between the control plane and the packet thread: changes that cannot fail, and what is reported.
+//! Messages between the control plane and the packet thread: changes that cannot fail, and reports.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,7 +28,7 @@ impl MeterConfig {
     }
 }
 
-/// What a meter has coloured green, yellow and red.
+/// Packets that a meter has coloured green, yellow and red.
 pub type ColourCounts = [CounterValue; 3];
 
 /// One copy of a multicast packet; `rid` becomes `egress_rid`.
@@ -38,7 +38,7 @@ pub struct Replica {
     pub rid: u16,
 }
 
-/// Where the packets of a clone session go.
+/// Destinations of the packets of a clone session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloneSession {
     pub replicas: Vec<Replica>,
@@ -73,7 +73,7 @@ pub struct Digest {
     pub timestamp_us: u64,
 }
 
-/// Where the packet thread puts its reports; what does not fit is dropped and counted.
+/// Channels for the packet thread's reports; what does not fit is dropped and counted.
 pub struct Outbox {
     pub packet_ins: mpsc::Sender<PacketIn>,
     pub digests: mpsc::Sender<Digest>,
@@ -112,7 +112,7 @@ pub enum Change {
         slot: u32,
         config: Option<MeterConfig>,
     },
-    /// Of a direct meter.
+    /// Sets the counts of a direct meter.
     SetEntryColours {
         table: usize,
         slot: u32,
@@ -207,7 +207,7 @@ impl Change {
         }
     }
 
-    /// Whether it makes a difference to packets alone: nothing that the control plane reads comes from what it changes.
+    /// Returns true if it affects packets alone: nothing that the control plane reads comes from what it changes.
     pub fn is_for_packets_only(&self) -> bool {
         matches!(
             self,
@@ -267,7 +267,7 @@ impl Change {
     }
 }
 
-/// At least `number` of the changes, and as many more as are of the last one's update.
+/// Returns how many changes to apply: at least `number`, and as many more as belong to the last one's update.
 pub fn whole(changes: &[Change], number: usize) -> usize {
     let more = changes.windows(2).skip(number.saturating_sub(1)).take_while(|pair| pair[1].continues(&pair[0]));
     if number == 0 { 0 } else { number + more.count() }

@@ -14,7 +14,7 @@ use crate::p4rt::data::DataType;
 use crate::p4rt::error::{Checked, refuse};
 use crate::p4rt::header;
 use crate::p4rt::proto::p4::config::v1 as info;
-use crate::p4rt::translation::Spoken;
+use crate::p4rt::translation::SdnType;
 use crate::program::TableInfo;
 
 impl Schema {
@@ -29,9 +29,9 @@ impl Schema {
             let params = action.params.iter().enumerate().map(|(at, p)| {
                 let bitwidth = p.bitwidth.max(0) as u32;
                 let width = loaded.and_then(|known| known.params.get(at)).map_or(bitwidth, |there| there.width.into());
-                let spoken = Spoken::new(p.type_name.as_ref(), types, p.bitwidth, width)
+                let sdn_type = SdnType::new(p.type_name.as_ref(), types, p.bitwidth, width)
                     .map_err(|e| e.at(format!("action {name}: parameter {}", p.name)))?;
-                Ok(Param { id: p.id, name: p.name.clone(), width, spoken })
+                Ok(Param { id: p.id, name: p.name.clone(), width, sdn_type })
             });
             let params = params.collect::<Checked<_>>()?;
             insert(&mut schema.actions, "action", id, Action { name, params })?;
@@ -252,8 +252,8 @@ impl Schema {
     }
 }
 
-/// p4c describes tables in the P4Info that it then finds to be dead code. If on the other hand the program has a table for
-/// clients to write that is not described, the two are of different programs.
+/// p4c describes tables in the P4Info that it then finds to be dead code. If on the other hand the program has a table
+/// for clients to write that is not described, the two are of different programs.
 fn may_be_left_out(p4info: &info::P4Info, program: &Program) -> bool {
     let described: BTreeSet<&str> =
         p4info.tables.iter().filter_map(|table| Some(table.preamble.as_ref()?.name.as_str())).collect();
@@ -261,7 +261,7 @@ fn may_be_left_out(p4info: &info::P4Info, program: &Program) -> bool {
     program.tables.iter().filter(is_written).all(|table| described.contains(table.name.as_str()))
 }
 
-/// What a P4Info may contain and this switch cannot do.
+/// Refuses a P4Info with features that this switch does not support.
 fn unsupported(p4info: &info::P4Info) -> Checked<()> {
     match p4info.externs.first() {
         Some(external) => refuse!(Unimplemented, "extern {}: not supported", external.extern_type_name),
@@ -285,13 +285,13 @@ fn match_field(
     width: u32,
 ) -> Checked<MatchField> {
     let name = field.name.clone();
-    let spoken = Spoken::new(field.type_name.as_ref(), types, field.bitwidth, width)
+    let sdn_type = SdnType::new(field.type_name.as_ref(), types, field.bitwidth, width)
         .map_err(|e| e.at(format!("field {name}")))?;
-    if spoken == Spoken::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
+    if sdn_type == SdnType::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
         let of = field.type_name.as_ref().map_or("", |found| &found.name);
         return refuse!(Unimplemented, "field {name}: type {of} is a string for clients, which has no {kind:?} match");
     }
-    Ok(MatchField { id: field.id, name, width, spoken, kind, stored })
+    Ok(MatchField { id: field.id, name, width, sdn_type, kind, stored })
 }
 
 fn value_set(
@@ -421,7 +421,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::p4rt::write;
+    use crate::p4rt::schema;
 
     fn kinds() -> (info::P4Info, Program) {
         let read =
@@ -436,7 +436,7 @@ mod tests {
         p4info.tables.push(info::Table { preamble: Some(preamble), size: 1024, ..Default::default() });
         let schema = Schema::new(&p4info, &program).unwrap();
         assert_eq!(schema.tables.len(), p4info.tables.len() - 1);
-        let refusal = write::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
+        let refusal = schema::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
         assert!(refusal.message.contains("KindsIngress.dead"), "{}", refusal.message);
         // A table of another name, too, is that of another program.
         let renamed = p4info.tables.iter_mut().filter_map(|table| table.preamble.as_mut());
@@ -450,7 +450,8 @@ mod tests {
         let field = &mut p4info.tables.iter_mut().find(|table| !table.match_fields.is_empty()).unwrap().match_fields[0];
         field.bitwidth = 0;
         let schema = Schema::new(&p4info, &program).unwrap();
-        let widths = |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.spoken == Spoken::Plain);
+        let widths =
+            |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.sdn_type == SdnType::Plain);
         assert!(schema.tables.values().all(widths));
     }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was written under one program, taken over by another: everything is known by its name, and what does not fit
-//! the new program any more is refused.
+//! Reconciliation: takes over what was written under one program by another: everything is known by its name, and what
+//! does not fit the new program any more is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Result, Store};
-use crate::change::Change;
+use crate::dataplane_ops::Change;
 use crate::program::{ActionCall, ActionId, DigestId, MeterId, ProfileId, Program, TableId, ValueSetId};
 use crate::state::table::EntryStats;
 use crate::state::{ColourCells, Shared};
-use crate::update::{EntryAction, TableEntry, Update, UpdateError};
+use crate::write_api::{EntryAction, TableEntry, Update, UpdateError};
 
 /// Counts of entries that move to other slots when the packet thread changes programs.
-pub struct Carried {
+pub struct MovedCounts {
     from: Arc<[EntryStats]>,
     to: Arc<[EntryStats]>,
     from_colours: Arc<[ColourCells]>,
@@ -21,8 +21,8 @@ pub struct Carried {
     slots: Vec<(u32, u32)>,
 }
 
-impl Carried {
-    /// To be called by the packet thread, which alone counts.
+impl MovedCounts {
+    /// Copies the counts; to be called by the packet thread, which alone counts.
     pub fn copy(&self) {
         for &(from, to) in &self.slots {
             if let (Some(from), Some(to)) = (self.from.get(from as usize), self.to.get(to as usize)) {
@@ -41,12 +41,13 @@ fn lost<T>(what: String) -> Result<T> {
     Err(UpdateError::InvalidArgument(format!("{what}, so that what was written to it would be lost")))
 }
 
-/// Where the thing of that name is.
+/// Returns the index of the thing of that name.
 fn named<T>(things: &[T], name: impl Fn(&T) -> &str, wanted: &str) -> Option<usize> {
     things.iter().position(|thing| name(thing) == wanted)
 }
 
-/// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted meanwhile is lost.
+/// The cells of counters, meters' colours and registers that both programs have are the same: nothing that is counted
+/// meanwhile is lost.
 pub fn share(old: &Program, counted: &Shared, program: &Program, shared: &mut Shared) {
     for (cells, info) in shared.counters.iter_mut().zip(&program.counters) {
         if let Some(at) = named(&old.counters, |c| &c.name, &info.name)
@@ -73,9 +74,9 @@ pub fn share(old: &Program, counted: &Shared, program: &Program, shared: &mut Sh
 
 impl Store {
     /// Takes over what was written to `old`.
-    pub fn carry(&mut self, old: &Store, now: u64, changes: &mut Vec<Change>) -> Result<Vec<Carried>> {
+    pub fn reconcile(&mut self, old: &Store, now: u64, changes: &mut Vec<Change>) -> Result<Vec<MovedCounts>> {
         for at in 0..old.program.profiles.len() {
-            self.carry_profile(old, at, now, changes)?;
+            self.reconcile_profile(old, at, now, changes)?;
         }
         for (at, info) in old.program.value_sets.iter().enumerate() {
             let members = old.value_set(ValueSetId(at))?;
@@ -85,9 +86,9 @@ impl Store {
                 None => return lost(format!("value set `{}` is gone", info.name)),
             }
         }
-        let mut carried = Vec::new();
+        let mut moved_counts = Vec::new();
         for table in 0..old.program.tables.len() {
-            carried.extend(self.carry_table(old, TableId(table), now, changes)?);
+            moved_counts.extend(self.reconcile_table(old, TableId(table), now, changes)?);
         }
         for (at, info) in old.program.meters.iter().enumerate() {
             let place = named(&self.program.meters, |meter| &meter.name, &info.name);
@@ -117,10 +118,10 @@ impl Store {
         for (&of, backups) in old.backups() {
             self.update(Update::SetBackups { of, backups: backups.clone() }, now, changes)?;
         }
-        Ok(carried)
+        Ok(moved_counts)
     }
 
-    fn carry_profile(&mut self, old: &Store, at: usize, now: u64, changes: &mut Vec<Change>) -> Result<()> {
+    fn reconcile_profile(&mut self, old: &Store, at: usize, now: u64, changes: &mut Vec<Change>) -> Result<()> {
         let before = old.profile(ProfileId(at))?;
         let name = &old.program.profiles[at].name;
         let Some(to) = named(&self.program.profiles, |profile| &profile.name, name) else {
@@ -137,13 +138,13 @@ impl Store {
         Ok(())
     }
 
-    fn carry_table(
+    fn reconcile_table(
         &mut self,
         old: &Store,
         from: TableId,
         now: u64,
         changes: &mut Vec<Change>,
-    ) -> Result<Option<Carried>> {
+    ) -> Result<Option<MovedCounts>> {
         let info = &old.program.tables[from.0];
         let name = &info.name;
         let program = self.program.clone();
@@ -160,7 +161,7 @@ impl Store {
         if new.key != info.key {
             return if written() { lost(format!("table `{name}` has another key")) } else { Ok(None) };
         }
-        // Which of the entries that the program starts with are still there was written, too.
+        // Deletions of entries that the program starts with were written, too.
         for slot in entries(self, to, false) {
             let key = self.rows(to).key(slot);
             self.update(Update::DeleteEntry { table: to, key }, now, changes)?;
@@ -179,7 +180,7 @@ impl Store {
                 }
             } else {
                 let call = |call: &ActionCall| translated(old, &program, &new.actions, name, call);
-                // What it has counted moves with it.
+                // The entry's counts move with it.
                 let Some(entry) = old.rows(from).entry(slot) else { continue };
                 let mut entry = TableEntry { table: to, ..entry };
                 match &mut entry.action {
@@ -210,7 +211,7 @@ impl Store {
             self.update(Update::SetDirectMeter { table: to, key: None, config: Some(config) }, now, changes)?;
         }
         slots.push((info.max_size as u32, new.max_size as u32));
-        Ok(Some(Carried {
+        Ok(Some(MovedCounts {
             from: old.shared.entries[from.0].clone(),
             to: self.shared.entries[to.0].clone(),
             from_colours: old.shared.entry_colours[from.0].clone(),

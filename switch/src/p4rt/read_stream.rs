@@ -17,18 +17,18 @@ use super::error::{Checked, batch_status};
 use super::proto::p4::v1 as p4;
 use super::read::Answer;
 
-pub type Portions = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
+pub type ReadStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<p4::ReadResponse, Status>> + Send>>;
 
 /// Answers of several portions that may be under way at once, of all connections and of one: each holds a snapshot.
-const MOST_READS: usize = 16;
-const MOST_READS_OF_ONE: usize = 4;
+const MAX_READS: usize = 16;
+const MAX_READS_PER_CONNECTION: usize = 4;
 /// A read whose client takes nothing for so long ends.
 const STALL: Duration = Duration::from_secs(10);
 /// A `ReadResponse` is sent when its entities have this many bytes; clients take 4 MiB by default.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// KiB that all reads under way may have copied.
-const MOST_KIB: usize = 256 << 10;
+const MAX_READ_KIB: usize = 256 << 10;
 
 /// The reads under way, by connection.
 pub struct Reads {
@@ -39,34 +39,37 @@ pub struct Reads {
 
 impl Default for Reads {
     fn default() -> Reads {
-        Reads { open: Mutex::default(), room: Arc::new(Semaphore::new(MOST_KIB)) }
+        Reads { open: Mutex::default(), room: Arc::new(Semaphore::new(MAX_READ_KIB)) }
     }
 }
 
-/// The place of one.
-pub struct Place {
+/// A permit for a long read, given back when dropped.
+pub struct ReadPermit {
     reads: Arc<Reads>,
     peer: Option<SocketAddr>,
     _room: OwnedSemaphorePermit,
 }
 
 impl Reads {
-    /// A place for a long read that copies so many bytes.
-    pub fn place(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<Place, Status> {
+    /// Returns a permit for a long read that copies so many bytes, or an error when too many are under way.
+    pub fn permit(self: &Arc<Self>, peer: Option<SocketAddr>, bytes: usize) -> Result<ReadPermit, Status> {
         let Ok(room) = self.room.clone().try_acquire_many_owned((bytes >> 10) as u32) else {
-            return Err(Status::resource_exhausted(format!("long reads have copied {} MiB already", MOST_KIB >> 10)));
+            return Err(Status::resource_exhausted(format!(
+                "long reads have copied {} MiB already",
+                MAX_READ_KIB >> 10
+            )));
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.values().sum::<usize>() >= MOST_READS {
-            return Err(Status::resource_exhausted(format!("{MOST_READS} long reads are under way")));
+        if open.values().sum::<usize>() >= MAX_READS {
+            return Err(Status::resource_exhausted(format!("{MAX_READS} long reads are under way")));
         }
         let own = open.entry(peer).or_default();
-        if *own >= MOST_READS_OF_ONE {
-            let reason = format!("{MOST_READS_OF_ONE} long reads of this connection are under way");
+        if *own >= MAX_READS_PER_CONNECTION {
+            let reason = format!("{MAX_READS_PER_CONNECTION} long reads of this connection are under way");
             return Err(Status::resource_exhausted(reason));
         }
         *own += 1;
-        Ok(Place { reads: self.clone(), peer, _room: room })
+        Ok(ReadPermit { reads: self.clone(), peer, _room: room })
     }
 
     /// The messages for `answers`: at once when they fit into one, else one after the other.
@@ -74,27 +77,30 @@ impl Reads {
         self: &Arc<Self>,
         answers: Vec<Checked<Answer>>,
         peer: Option<SocketAddr>,
-    ) -> Result<Portions, Status> {
+    ) -> Result<ReadStream, Status> {
         let mut chunks = Chunks::new(answers);
         let first = chunks.next();
         let second = chunks.next();
         if second.is_none() {
             return Ok(Box::pin(tokio_stream::iter(first)));
         }
-        let place = self.place(peer, 0)?;
-        Ok(deliver(place, move || Ok(first.into_iter().chain(second).chain(chunks))))
+        let permit = self.permit(peer, 0)?;
+        Ok(deliver(permit, move || Ok(first.into_iter().chain(second).chain(chunks))))
     }
 }
 
 /// Long answers: made on a thread of their own, message by message, as the client takes them.
-pub fn long(place: Place, answers: impl FnOnce() -> Result<Vec<Checked<Answer>>, Status> + Send + 'static) -> Portions {
-    deliver(place, move || answers().map(Chunks::new))
+pub fn long(
+    permit: ReadPermit,
+    answers: impl FnOnce() -> Result<Vec<Checked<Answer>>, Status> + Send + 'static,
+) -> ReadStream {
+    deliver(permit, move || answers().map(Chunks::new))
 }
 
 fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
-    place: Place,
+    permit: ReadPermit,
     chunks: impl FnOnce() -> Result<C, Status> + Send + 'static,
-) -> Portions {
+) -> ReadStream {
     let (queue, outgoing) = mpsc::channel(1);
     let runtime = Handle::current();
     let send = move |chunk| {
@@ -103,7 +109,7 @@ fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
     };
     tokio::task::spawn_blocking(move || {
         // Kept until all of it is made.
-        let _place = place;
+        let _permit = permit;
         match chunks() {
             Ok(mut chunks) => while chunks.next().is_some_and(&send) {},
             Err(status) => drop(send(Err(status))),
@@ -112,7 +118,7 @@ fn deliver<C: Iterator<Item = Result<p4::ReadResponse, Status>>>(
     Box::pin(ReceiverStream::new(outgoing))
 }
 
-impl Drop for Place {
+impl Drop for ReadPermit {
     fn drop(&mut self) {
         let mut open = self.reads.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = open.get_mut(&self.peer) {
@@ -124,7 +130,7 @@ impl Drop for Place {
     }
 }
 
-/// What could be read, in bounded portions, and at the end the status of what could not.
+/// Entities that could be read, in bounded portions, and at the end the status of those that could not.
 struct Chunks {
     answers: std::vec::IntoIter<Checked<Answer>>,
     current: Option<Answer>,
