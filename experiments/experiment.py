@@ -299,8 +299,8 @@ class Quick:
 @dataclass(frozen=True)
 class Setting:
     """Choices for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the congestion
-    control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what its radios do to
-    frames, and whether they encrypt them."""
+    control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what its radios
+    do to frames, and whether they encrypt them."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"
