@@ -11,9 +11,6 @@ ifdef WHEEL
 export WHEEL
 export APSWITCH := $(CURDIR)/.venv/bin/apswitch
 endif
-# Programs, by the folders that they are made of.
-SWITCH := -p apswitch -p apswitch-c -p apswitch-cli -p apswitch-reference
-HOSTS := -p hosts -p hosts-base -p batcp
 # No member of the workspace, as it has a profile of its own; dependencies of both are compiled once.
 FUZZ := --manifest-path switch/fuzz/Cargo.toml --target-dir target
 TARGET ?= apswitch
@@ -27,7 +24,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts host-tools run test check check-rust check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,16 +43,17 @@ develop:
 	@tools/install.sh develop
 
 apswitch: $(if $(WHEEL),python)
-	@PARTS='-p apswitch-cli --bin apswitch' tools/install.sh switch
+	@PARTS='--bin apswitch' tools/install.sh switch
 
-switch: $(if $(WHEEL),python) ## build the switch, its C library and the sender of frames
+switch: $(if $(WHEEL),python) ## build the switch, its C library, the sender of frames and the end hosts' programs
+	@tools/install.sh bpf
 	@tools/install.sh switch
 
 hosts: setup host-tools ## build the program `hosts`: transports of end hosts
 
 host-tools:
 	@tools/install.sh bpf
-	@tools/progress.py cargo "hosts" -- $(CARGO) build --release $(HOSTS)
+	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --workspace --bin hosts --bin batcp
 
 run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m accesspoint.experiments run headline $(RUN_ARGS)
@@ -121,17 +119,35 @@ mutants: setup develop ## would the packet tests notice a mistake in the program
 	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 # What is built is built side by side: each has a long end on one core.
-test: system ## every test, or a part: PART=compile|check|switch|hosts|controller|topologies|experiments|project|ptf|mutants; what was skipped is said at the end
-	@$(MAKE) --no-print-directory -j3 host-tools switch develop
+test: tested ## ten minutes: every test whose outcome no load changes, or a part: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
+	@$(VENV)/python tools/test.py $(PART)
+
+test-all: tested ## the same, and all that keeps times: labs, radios, ns-3, packages in fresh roots, mutants, BMv2; an hour; PART=...
+	@tools/install.sh ns3 || echo "ns-3 is missing; the tests that need it will say so"
+	@$(VENV)/python tools/test.py --all $(PART)
+
+tested: system
+	@$(MAKE) --no-print-directory -j2 switch develop
+	@$(MAKE) --no-print-directory host-tools
 	@tools/install.sh tests
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
-	@$(VENV)/python tools/test.py $(PART)
+
+quick: develop ## a minute: lint, types, and tests without labs of what changed since main
+	@$(VENV)/python tools/test.py --quick
 
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: check-rust check-python ## format, lint, types and imports
+check: check-text check-python check-rust ## format, lint, types and imports
+
+SHELLS := $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
+NATIVE := $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.h' 'checks/**/*.c')
+
+check-text: develop
+	$(VENV)/shellcheck $(SHELLS)
+	$(VENV)/clang-format --dry-run -Werror $(NATIVE)
+	$(VENV)/oxlint --deny-warnings controller/web
 
 check-rust: system
 	@tools/install.sh bpf

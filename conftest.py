@@ -21,3 +21,10 @@ def ns3() -> None:
     except LabError as error:
         pytest.skip(str(error))
     build.library()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests in ns-3 as long: its wheel has 300 MB."""
+    for item in items:
+        if "ns3" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)

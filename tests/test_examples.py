@@ -56,6 +56,7 @@ def test_a_client_of_rest() -> None:
     assert "state: ready" in output and output.count("station: ") == 3 and "ACK filter: False" in output
 
 
+@pytest.mark.long
 @needs_root
 def test_an_experiment_of_ones_own() -> None:
     output = example("own_experiment", timeout=150)

@@ -167,6 +167,7 @@ def test_the_page_names_the_attacks_that_there_are() -> None:
     assert rows == {one.name: one.text for one in load().values()}, "renew it: make hostile PAGE=docs/security.md"
 
 
+@pytest.mark.realtime
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 @pytest.mark.timeout(600)
 def test_what_is_attacked_for_a_short_time_holds(tmp_path: Path) -> None:

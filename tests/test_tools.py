@@ -70,18 +70,17 @@ def test_a_part_that_is_none_is_named() -> None:
     assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
 
 
-def run_as_a_part(folder: Path, is_lab: bool) -> "subprocess.CompletedProcess[str]":
-    """`make test` of one part, whose tests are in a folder."""
+def run_as_a_part(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run `make test` of one part, whose tests are in a folder."""
     script = RUNNER + (
-        f"runner.PARTS = {{'own': lambda outcome: runner.pytest(outcome, '{folder}')}}\n"
-        "runner.WHAT = {'own': 'a part'}\n"
-        f"runner.LABS = {{'{folder}'}} if {is_lab} else set()\n"
-        "sys.exit(runner.main(['own']))\n"
+        f"runner.PARTS = {{'own': runner.folder('{folder}')}}\n"
+        "runner.CONTENTS = {'own': 'a part'}\n"
+        f"sys.exit(runner.main(['own', *{options!r}]))\n"
     )
     return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
-def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
+def test_summary_names_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(
         "import pytest\n"
         "def test_passes(): pass\n"
@@ -89,61 +88,60 @@ def test_the_end_tells_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
         "@pytest.mark.skip(reason='p4c is missing: install p4c')\n"
         "def test_skipped(): pass\n"
     )
-    done = run_as_a_part(tmp_path, is_lab=False)
+    done = run_as_a_part(tmp_path)
     assert done.returncode == 1, done.stderr
     assert "FAILED: 1 failure, 1 passed, 1 skipped" in done.stdout
     assert "1 x p4c is missing: install p4c" in done.stdout
 
 
-def test_a_lab_that_was_disturbed_is_run_once_more_and_named(tmp_path: Path) -> None:
-    seen = "from pathlib import Path\nSEEN = Path(__file__).with_name('seen')\n"
+def test_tests_in_real_time_run_with_all_only_and_once(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(
-        seen + "def test_second():\n    there = SEEN.exists()\n    SEEN.touch()\n    assert there\n"
+        "import pytest\nfrom pathlib import Path\n"
+        "def test_passes(): pass\n"
+        "@pytest.mark.realtime\n"
+        "def test_fails():\n"
+        "    with Path(__file__).with_name('runs').open('a') as file: file.write('x')\n"
+        "    assert False\n"
     )
-    assert run_as_a_part(tmp_path, is_lab=False).returncode == 1
-    (tmp_path / "seen").unlink()
-    done = run_as_a_part(tmp_path, is_lab=True)
-    assert done.returncode == 0, done.stdout
-    assert "passed at the second time" in done.stdout and "test_some::test_second" in done.stdout.splitlines()[-3]
+    done = run_as_a_part(tmp_path)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+    done = run_as_a_part(tmp_path, "--all")
+    assert done.returncode == 1 and "FAILED: 1 failure, 1 passed" in done.stdout, done.stdout
+    assert (tmp_path / "runs").read_text() == "x"
 
 
-@pytest.mark.parametrize(
-    "tests", ["def test_0(): assert False\n", "".join(f"def test_{n}(): assert False\n" for n in range(4))]
-)
-def test_what_fails_twice_or_in_many_tests_has_failed(tmp_path: Path, tests: str) -> None:
-    (tmp_path / "test_some.py").write_text(tests)
-    done = run_as_a_part(tmp_path, is_lab=True)
-    assert done.returncode == 1
-    assert ("--last-failed" in done.stdout) == (tests.count("def") == 1)
+def test_a_part_whose_tests_are_all_in_real_time_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text("import pytest\n@pytest.mark.realtime\ndef test_one(): assert False\n")
+    assert run_as_a_part(tmp_path).returncode == 0
 
 
-def test_rows_of_parts_run_beside_each_other(tmp_path: Path) -> None:
-    """Each waits for what the other one makes; what fails is named, its row goes on, and a lab's test that failed
-    beside others is run once more when they have ended."""
-    (tmp_path / "test_some.py").write_text(
-        "from pathlib import Path\ndef test_alone():\n"
-        "    here = Path(__file__).parent\n    there = (here / 'ended').exists()\n"
-        "    (here / 'tried').touch()\n    assert there\n"
-    )
+def test_missing_tools_are_named_at_the_start(tmp_path: Path) -> None:
+    script = RUNNER + "runner.TOOLS = {'no-such-tool': 'do it: apt install it'}\nsys.exit(runner.main(['check']))\n"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "error: no-such-tool is missing: needed to do it: apt install it\n"
+
+
+def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:
+    """Each waits for what the other one makes; a failure is named, and its row goes on."""
     script = RUNNER + (
         "folder = sys.argv[1]\n"
         "made = 'touch {0}/{1}; for n in $(seq 200); do [ -e {0}/{2} ] && exit {3}; sleep 0.1; done; exit 9'\n"
-        "def part(*words): return lambda outcome: runner.call(outcome, 'sh', '-c', made.format(folder, *words))\n"
+        "def part(*words):\n"
+        "    return lambda outcome, marks: runner.call(outcome, 'sh', '-c', made.format(folder, *words))\n"
         "runner.PARTS = {'one': part('one', 'two', 0), 'two': part('two', 'one', 3),\n"
-        "    'after': lambda outcome: runner.call(outcome, 'sh', '-c', \n"
-        "        f'until [ -e {folder}/tried ]; do sleep 0.1; done; touch {folder}/ended; echo on'),\n"
-        "    'lab': lambda outcome: runner.pytest(outcome, folder)}\n"
-        "runner.WHAT = dict.fromkeys(runner.PARTS, 'a part')\n"
-        "runner.STAGES, runner.LABS = ((('one', 'lab'), ('two', 'after')),), {folder}\n"
-        "runner.main([])\n"
+        "    'after': lambda outcome, marks: runner.call(outcome, 'echo', 'on')}\n"
+        "runner.CONTENTS = dict.fromkeys(runner.PARTS, 'a part')\n"
+        "runner.STAGES = ((('one',), ('two', 'after')),)\n"
+        "sys.exit(runner.main([]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "on" in done.stdout.splitlines()
     assert "FAILED" in next(line for line in done.stdout.splitlines() if line.startswith("two "))
-    assert done.stdout.count("ended with 3") == 1 and "passed at the second time" in done.stdout, done.stdout
+    assert done.stdout.count("ended with 3") == 1, done.stdout
 
 
 def test_a_build_says_how_long_it_will_still_take() -> None:

@@ -67,6 +67,7 @@ compile_others() { # into their own folders, from there: their places name the f
             (cd "$folder" && p4c-bm2-ss --std p4-16 -o "$name.json" ${files:+--p4runtime-files "${files#,}"} "$name.p4")
             sed -i -E 's#"filename" : "/[^"]*/p4include/#"filename" : "#' "$folder/$name.json"
         done
+        # shellcheck disable=SC2046,SC2086 # words
         { echo "# p4c $(p4c_version)"; sha256sum $(others "$folder"); } >"$folder/goldens.sha256"
         echo "$folder compiled by p4c $(p4c_version)"
     done
@@ -95,9 +96,11 @@ case "${1:-}" in
     renew)
         need_p4c
         compile $COMPILED
+        # shellcheck disable=SC2046,SC2086 # words
         { echo "# p4c $(p4c_version)"; sha256sum $(sources) $GOLDENS; } >$SUMS
         echo "p4src compiled by p4c $(p4c_version)"
         compile_suite $SUITE
+        # shellcheck disable=SC2046,SC2086 # words
         { echo "# p4c $(p4c_version)"; sha256sum $(suite_sources) $SUITE/*.json $SUITE/*.txtpb; } >$SUITE_SUMS
         echo "$SUITE compiled by p4c $(p4c_version)"
         compile_others

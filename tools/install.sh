@@ -45,7 +45,7 @@ apt_install() {
     all=$($sudo apt-get -s install --no-install-recommends "$@" | sed -n 's/^Inst \([^ ]*\).*/\1/p')
     say "apt-get will install for this project: $*"
     # shellcheck disable=SC2086 # words
-    printf 'with what they need, %d packages: %s\n' "$(wc -w <<<"$all")" "$(echo $all)"
+    printf 'with what they need, %d packages: %s\n' "$(wc -w <<<"$all")" "${all//$'\n'/ }"
     PACKAGES=$(wc -w <<<"$all") tools/progress.py apt "apt-get" -- $sudo env DEBIAN_FRONTEND=noninteractive \
         tools/without-services.sh apt-get -y -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
 }
@@ -78,7 +78,6 @@ install_ns3() {
 install_tests() {
     # shellcheck disable=SC2086 # words
     (install_missing $TESTS) || say "some of these are missing; the tests that need them will say so"
-    (install_ns3) || say "ns-3 is missing; the tests that need it will say so"
 }
 
 install_wifi_kernel() {
@@ -133,23 +132,22 @@ install_switch() {
     elif [ -n "${APSWITCH:-}" ]; then
         [ -x "$APSWITCH" ] || die "APSWITCH=$APSWITCH is no program"
     elif command -v cargo >/dev/null; then
+        # One selection of packages for all builds: cargo unites the features of what is selected, and compiles each
+        # dependency once for each set of them.
         # shellcheck disable=SC2086 # words
-        tools/progress.py cargo "switch" -- cargo build --release ${PARTS:--p apswitch -p apswitch-c -p apswitch-cli -p apswitch-reference}
+        tools/progress.py cargo "Rust" -- cargo build --release --workspace ${PARTS:-}
     else
         die "cargo is missing: install Rust 1.95 or newer, or give a wheel of the switch: WHEEL=apswitch-...whl"
     fi
 }
 
+# shellcheck disable=SC2086 # words
 case "${1:-}" in
     # Python first: what is built beside `python` would go on for minutes after its refusal.
-    # shellcheck disable=SC2086 # words
     system) need_python "${PYTHON:-python3}"; install_missing $SYSTEM ;;
-    # shellcheck disable=SC2086 # words
     bpf) install_missing $BPF ;;
     tests) install_tests ;;
-    # shellcheck disable=SC2086 # words
     fleet) command -v nats-server >/dev/null || install_missing $FLEET ;;
-    # shellcheck disable=SC2086 # words
     packages) install_missing $BPF $PACKAGES ;;
     ns3) install_ns3 ;;
     python) install_python ;;

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make test`: every test, or those of one part, and at the end what ran, what was skipped and how to have that run.
+"""`make test`, `make test-all`, `make quick`: run the tests, and report what ran, what was skipped and how to run it.
 
-.venv/bin/python tools/test.py [PART...]
+.venv/bin/python tools/test.py [--all | --quick] [PART...]
+
+`make test` runs what the machine's load cannot change, and one short lab of each kind. `make test-all` adds tests that
+keep times (mark `realtime`) and those that take long or need radios, ns-3 or a root of their own (mark `long`), one
+after the other, then mutants and BMv2. Nothing that fails is tried again.
 """
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -20,28 +25,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
-LABS = {"hosts/tests", "controller", "topologies", "experiments", "tests"}
-"""Folders whose tests run in real time: other work on the machine can disturb them."""
-MAX_RETRIES = 3
-"""Tests of such a room that are run once more when they have failed; more are no chance."""
+CARGO = ("cargo", "test", "--release", "--quiet", "--workspace")
+FAST, REST = "not realtime and not long", "realtime or long"
+TOOLS = {  # a command, or a file -> what a part needs it for
+    "cargo": "build and test the switch and the hosts: install Rust 1.95 or newer",
+    "mnexec": "run labs: apt install mininet",
+    "clang": "build the hosts' BPF programs: tools/install.sh bpf",
+}
 
 
 @dataclass
 class Outcome:
-    """Outcome of a part. skipped: reason -> number of tests; again: those that passed at the second time only.
+    """Outcome of a part. skipped: reason -> number of tests.
 
-    shown: the commands' output comes at once; else when each has ended, as other parts run at the same time."""
+    shown: the output of its commands appears at once; else when each has ended, as another part runs meanwhile."""
 
     shown: bool = True
     failed: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    once_more: list[tuple[tuple[str, ...], list[str]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
 
 def run(outcome: Outcome, *command: str) -> int:
+    """Run a command in the checkout; return its exit code."""
     print(f"== {' '.join(command)}", flush=True)
     if outcome.shown:
         return subprocess.run(command, cwd=ROOT).returncode
@@ -53,46 +60,26 @@ def run(outcome: Outcome, *command: str) -> int:
     return done.returncode
 
 
-def call(outcome: Outcome, *command: str) -> bool:
-    """Run a command, and return whether it succeeded."""
+def call(outcome: Outcome, *command: str) -> None:
+    """Run a command, and record it when it fails."""
     if code := run(outcome, *command):
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
-    return not code
 
 
-def pytest(outcome: Outcome, *folders: str) -> None:
-    # Failures are kept for each part apart: others run at the same time.
-    command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{folders[0]}")
+def pytest(outcome: Outcome, marks: str, *folders: str) -> None:
+    """Run the tests of folders that have these marks."""
+    # What failed is remembered for each part: others run at the same time.
+    command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{folders[0]}", "-m", marks)
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        code = run(outcome, *command, f"--junit-xml={report}", *folders)
-        broken = []
+        code = run(outcome, *command, "--durations=5", f"--junit-xml={report}", *folders)
         for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
             ends = [child for child in case if child.tag in ("failure", "error", "skipped")]
             outcome.counts[ends[0].tag if ends else "passed"] += 1
             if ends and ends[0].tag == "skipped":
                 outcome.skipped[ends[0].get("message") or "no reason given"] += 1
-            elif ends:
-                broken.append(f"{case.get('classname')}::{case.get('name')}")
-    if code == 1 and LABS.intersection(folders) and 0 < len(broken) <= MAX_RETRIES:
-        outcome.once_more.append(((*command, "--last-failed", "--last-failed-no-failures=none", *folders), broken))
-    elif code:
+    if code not in (0, 5):  # 5: none has these marks
         outcome.failed.append(f"`{' '.join((*command, *folders))}` ended with {code}")
-
-
-def once_more(outcome: Outcome) -> None:
-    """Repeat the tests of labs that failed, when no other part runs any more."""
-    for command, broken in outcome.once_more:
-        if call(outcome, *command):
-            outcome.again += broken
-
-
-def cargo_test(room: str, *words: str) -> list[str]:
-    return ["cargo", "test", "--release", "--quiet", "--manifest-path", f"{room}/Cargo.toml", *words]
-
-
-def cargo(outcome: Outcome, room: str) -> None:
-    call(outcome, *cargo_test(room))
 
 
 def side_by_side(*rows: Callable[[], object]) -> None:
@@ -101,30 +88,34 @@ def side_by_side(*rows: Callable[[], object]) -> None:
             done.result()
 
 
-def compile_tests(outcome: Outcome) -> None:
-    """Compile before anything else: no test in real time then finds a program exchanged, or waits for a compiler."""
-    side_by_side(*(partial(call, outcome, *cargo_test(room, "--no-run")) for room in ("switch", "hosts")))
+def compile_tests(outcome: Outcome, marks: str) -> None:
+    """Compile before anything else, so that no test waits for a compiler."""
+    call(outcome, *CARGO, "--no-run")
 
 
-def check(outcome: Outcome) -> None:
-    """Run the checks with the processors' idle time: tests in real time run meanwhile."""
-    for part in ("check-python", "check-switch", "check-hosts"):
-        call(outcome, "chrt", "--idle", "0", "make", "--no-print-directory", part)
+def check(outcome: Outcome, marks: str) -> None:
+    """Check format, lint, types and imports."""
+    for part in ("check-text", "check-python", "check-rust"):
+        call(outcome, "make", "--no-print-directory", part)
 
 
-def switch(outcome: Outcome) -> None:
-    cargo(outcome, "switch")
-    pytest(outcome, "switch/tests")
+def rust(outcome: Outcome, marks: str) -> None:
+    call(outcome, *CARGO)
 
 
-def hosts(outcome: Outcome) -> None:
-    pytest(outcome, "hosts/tests")
-    cargo(outcome, "hosts")
+def folder(*folders: str) -> Callable[[Outcome, str], None]:
+    """Return a part that runs the tests of folders."""
+    return lambda outcome, marks: pytest(outcome, marks, *folders)
 
 
-def ptf(outcome: Outcome) -> None:
+def ptf(outcome: Outcome, marks: str) -> None:
+    """Run the packet tests on apswitch, and the model of connections."""
     call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch")
     call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch", "--connections", "200")
+
+
+def bmv2(outcome: Outcome, marks: str) -> None:
+    """Run the same on BMv2."""
     if shutil.which(BMV2):
         call(outcome, PYTHON, "ptf-tests/run.py", "--target", "bmv2")
         call(outcome, PYTHON, "ptf-tests/run.py", "--target", "bmv2", "--connections", "50")
@@ -132,84 +123,142 @@ def ptf(outcome: Outcome) -> None:
         outcome.skipped[f"packet tests on BMv2: {BMV2} is not on PATH: install BMv2 as docs/targets.md says"] += 1
 
 
-def mutants(outcome: Outcome) -> None:
+def mutants(outcome: Outcome, marks: str) -> None:
     call(outcome, PYTHON, "-m", "accesspoint.ptf_tests.mutants")
 
 
 PARTS = {
     "compile": compile_tests,
     "check": check,
-    "switch": switch,
-    "hosts": hosts,
-    "controller": lambda outcome: pytest(outcome, "controller"),
-    "topologies": lambda outcome: pytest(outcome, "topologies"),
-    "experiments": lambda outcome: pytest(outcome, "experiments"),
-    "project": lambda outcome: pytest(outcome, "tests"),
+    "rust": rust,
+    "switch": folder("switch/tests"),
+    "hosts": folder("hosts/tests"),
+    "controller": folder("controller"),
+    "topologies": folder("topologies"),
+    "experiments": folder("experiments"),
+    "project": folder("tests"),
     "ptf": ptf,
+    "bmv2": bmv2,
     "mutants": mutants,
 }
-WHAT = {
+CONTENTS = {
     "compile": "the Rust tests of switch and hosts",
-    "check": "format, lint, types",
-    "switch": "apswitch: cargo test, switch/tests",
-    "hosts": "end hosts: cargo test, hosts/tests",
+    "check": "format, lint, types, imports",
+    "rust": "cargo test of switch and hosts",
+    "switch": "apswitch over P4Runtime and gNMI",
+    "hosts": "end hosts on links",
     "controller": "controller, REST, page, apctl",
     "topologies": "labs and Mininet classes",
     "experiments": "experiments and reports",
     "project": "docs, examples, distribution, conformance, bench, hostile",
-    "ptf": "packet tests on every target that is here",
-    "mutants": "whether they find mistakes in the program: a sample",
+    "ptf": "packet tests on apswitch, and modelled connections",
+    "bmv2": "packet tests on BMv2",
+    "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
-
-
 STAGES = (
     (("compile",),),
-    (("hosts",), ("check",)),
-    (("controller", "topologies"), ("experiments", "project", "switch", "ptf", "mutants")),
+    (("check", "controller", "switch"), ("ptf", "rust", "project", "topologies", "hosts", "experiments")),
 )
-"""Stages of `make test`: one after the other, the rows of a stage at the same time. The end hosts' tests keep the
-shortest times, and wait most of them: only the checks run at the same time. Parts that send packets are in one row."""
+"""Stages of `make test`, one after the other; the rows of a stage run at the same time."""
+ALL_STAGES = ((("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants"),),)
+"""Stages of `make test-all` after those: tests that keep times have the machine for themselves."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
+    """Return the table of parts, what was skipped, and what failed."""
     lines = ["", "part          time  tests", "------------------------------------------------------------"]
     for name, outcome in outcomes.items():
-        counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.counts.items())) or WHAT[name]
-        lines.append(f"{name:<12}{outcome.seconds:5.0f} s {'FAILED: ' if outcome.failed else ''}{counts}")
+        counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.counts.items()))
+        what = counts or CONTENTS[name.partition(" ")[0]]
+        lines.append(f"{name:<20}{outcome.seconds:5.0f} s {'FAILED: ' if outcome.failed else ''}{what}")
     skipped = sum((outcome.skipped for outcome in outcomes.values()), Counter[str]())
     if skipped:
         lines += ["", "Skipped, and what it takes to have it run:"]
         lines += [f"  {number:3} x {' '.join(reason.split())[:200]}" for reason, number in skipped.most_common()]
-    if again := [f"  {name}" for outcome in outcomes.values() for name in outcome.again]:
-        lines += ["", "Failed, and passed at the second time: the machine was busy, or they race:", *again]
     failed = [f"  {name}: {reason}" for name, outcome in outcomes.items() for reason in outcome.failed]
     return "\n".join([*lines, "", *(["Failed:", *failed] if failed else ["Everything that ran has passed."])])
 
 
-def main(names: list[str]) -> int:
-    if unknown := [name for name in names if name not in PARTS]:
-        print(f"error: there is no part '{unknown[0]}': choose of", file=sys.stderr)
-        for name, what in WHAT.items():
-            print(f"  {name:<12} {what}", file=sys.stderr)
-        return 2
-    began = time.monotonic()
-    stages = (((*names,),),) if names else STAGES
-    outcomes = {name: Outcome(shown=row is stage[0]) for stage in stages for row in stage for name in row}
+def run_stages(stages: Sequence[Sequence[Sequence[str]]], marks: str, suffix: str = "") -> dict[str, Outcome]:
+    """Run parts; return name -> outcome."""
+    outcomes = {name + suffix: Outcome(shown=row is stage[0]) for stage in stages for row in stage for name in row}
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
-            print(f"\n== {name} ({WHAT[name]})", flush=True)
+            print(f"\n== {name} ({CONTENTS[name]})", flush=True)
             start = time.monotonic()
-            PARTS[name](outcomes[name])
-            outcomes[name].seconds = time.monotonic() - start
+            PARTS[name](outcomes[name + suffix], marks)
+            outcomes[name + suffix].seconds = time.monotonic() - start
 
     for stage in stages:
         if len(stage) > 1:
-            print(f"\n== beside each other: {'; '.join(', '.join(row) for row in stage)}")
-            print("   (what others than the first say comes when each has ended)", flush=True)
+            print(f"\n== at the same time: {'; '.join(', '.join(row) for row in stage)}")
+            print("   (the output of all rows but the first appears when a command has ended)", flush=True)
         side_by_side(*(partial(run_row, row) for row in stage))
-    for outcome in outcomes.values():
-        once_more(outcome)
+    return outcomes
+
+
+def changed() -> set[str]:
+    """Return the files that differ from the main branch, and those that git does not know."""
+    found = set()
+    base = subprocess.run(
+        ["git", "merge-base", "main", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    for words in (["diff", "--name-only", base or "HEAD"], ["ls-files", "--others", "--exclude-standard"]):
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        found |= set(done.stdout.split())
+    return found
+
+
+def quick() -> dict[str, Outcome]:
+    """Check what changed since main, and run the tests of its folders that start no lab."""
+    files = changed()
+    outcome = Outcome()
+    began = time.monotonic()
+    call(outcome, "make", "--no-print-directory", "check-text")
+    bin_ = Path(PYTHON).parent
+    call(outcome, str(bin_ / "ruff"), "check", ".")
+    call(outcome, str(bin_ / "ruff"), "format", "--check", ".")
+    if any(file.endswith(".py") for file in files):
+        call(outcome, str(bin_ / "dmypy"), "run", "--timeout", "3600")
+    if any(file.endswith((".rs", "Cargo.toml")) for file in files):
+        call(outcome, "cargo", "check", "--quiet", "--workspace", "--all-targets")
+    rooms = {"switch/tests", "hosts/tests", "controller", "topologies", "experiments", "tests"}
+    touched = [room for room in sorted(rooms) if any(file.startswith(room + "/") for file in files)]
+    for room in touched:
+        pytest(outcome, f"{FAST} and not lab", room)
+    outcome.seconds = time.monotonic() - began
+    return {"check": outcome}
+
+
+def missing() -> list[str]:
+    """Return a line for each tool that is missing, with the fix."""
+    return [f"error: {tool} is missing: needed to {what}" for tool, what in TOOLS.items() if not shutil.which(tool)]
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--all", action="store_true", help="tests in real time, mutants and BMv2, too")
+    parser.add_argument("--quick", action="store_true", help="lint, types, and tests without labs of what changed")
+    parser.add_argument("part", nargs="*", help=f"only these: {', '.join(PARTS)}")
+    options = parser.parse_args(words)
+    if unknown := [name for name in options.part if name not in PARTS]:
+        print(f"error: there is no part '{unknown[0]}': choose of", file=sys.stderr)
+        for name, what in CONTENTS.items():
+            print(f"  {name:<12} {what}", file=sys.stderr)
+        return 2
+    if lines := missing():
+        print("\n".join(lines), file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    if options.quick:
+        outcomes = quick()
+    elif options.part:
+        outcomes = run_stages(((options.part,),), "" if options.all else FAST)
+    else:
+        outcomes = run_stages(STAGES, FAST)
+        if options.all:
+            outcomes |= run_stages(ALL_STAGES, REST, " (all)")
     print(f"\n{time.monotonic() - began:.0f} s in all")
     print(summary(outcomes))
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0

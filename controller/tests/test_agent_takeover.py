@@ -16,7 +16,11 @@ from .faults import Numbered
 from .fleet_faults import wrong
 from .test_takeover import FAILOVER_SECONDS, FLOWS, indices
 
-pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+    pytest.mark.timeout(600),
+]
 
 AP = "/access-points/ap1"
 

@@ -215,6 +215,7 @@ async def test_a_removal_is_told_and_an_older_replica_does_not_undo_it(
             await eventually(is_back)
 
 
+@pytest.mark.realtime
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "agents"])
 async def test_200_concurrent_changes_at_two_replicas(
@@ -361,6 +362,7 @@ def test_what_stations_used_goes_through_the_engine() -> None:
             parse(Samples, bad.encode()).buckets("ap1")
 
 
+@pytest.mark.realtime
 async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Replica) -> None:
     async with replica.client() as client:
 

@@ -26,7 +26,7 @@ from .test_install import PORTS, apctl, bounded, commands, hosts, left, place, s
 
 __all__ = ["hosts", "place"]  # fixtures
 
-pytestmark = pytest.mark.skipif(missing_engine() is not None, reason=missing_engine() or "")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(missing_engine() is not None, reason=missing_engine() or "")]
 
 
 @pytest.fixture

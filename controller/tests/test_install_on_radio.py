@@ -12,6 +12,8 @@ import pytest
 from accesspoint.checks.harness.switches import ROOT
 from accesspoint.topologies.kernels import kernel
 
+pytestmark = pytest.mark.long
+
 RUN = """
 import sys
 from pathlib import Path

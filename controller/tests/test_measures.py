@@ -36,6 +36,7 @@ def changed(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", "tests")
     for name in ("controller", "p4src"):
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
+    shutil.copytree(ROOT / "accesspoint", root / "accesspoint", ignore=ignored, symlinks=True)
     path = root / "controller/observation.py"
     text = path.read_text()
     before = "MEASURES: tuple[Measure, ...] = ("

@@ -299,6 +299,7 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: Lab, window: Bro
     window.find("#token")
 
 
+@pytest.mark.long
 def test_fifty_access_points_and_a_thousand_flows(link_lab: Lab, window: Browser) -> None:
     link_lab.start_switch()
     away = [

@@ -23,6 +23,8 @@ from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
 
+pytestmark = pytest.mark.realtime
+
 OTHER = bytes.fromhex("020000000003")
 SPARE = bytes.fromhex("020000000004")
 PORTS = [

@@ -12,6 +12,8 @@ from accesspoint.checks.harness.switches import Lab, wait_for
 
 from .faults import Numbered, Proxy, survive, unlike
 
+pytestmark = pytest.mark.realtime
+
 FAILOVER_SECONDS = 5.0
 """A loaded machine is slow to start anything; the benchmark says how long it takes on a quiet one."""
 

@@ -110,6 +110,7 @@ OFTEN = (
 """Looks for renewed certificates more often."""
 
 
+@pytest.mark.long
 def test_renewed_certificates_are_found_by_themselves(tmp_path: Path) -> None:
     before, after = Authority(tmp_path / "before"), Authority(tmp_path / "after")
     cert, key = before.certificate("controller")

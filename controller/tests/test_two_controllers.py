@@ -59,6 +59,7 @@ async def test_of_changes_with_one_tag_one_is_made(replicas: tuple[Api, Api]) ->
     assert [entry["config"].get("class_weights") for entry in revisions] == [{"downlink": kept["downlink"]}, None]
 
 
+@pytest.mark.long
 async def test_concurrent_changes_at_both_are_all_made(replicas: tuple[Api, Api]) -> None:
     """Each reads, adds one, and writes with If-Match until it is done."""
     clients = [replica.client() for replica in replicas]

@@ -380,6 +380,7 @@ def uplink(controller: Controller, what: str) -> dict[str, Any]:
     return next(entry for entry in controller.get(what) if entry["port"] == 2)
 
 
+@pytest.mark.realtime
 def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=100")
     controller = link_lab.controller()
@@ -416,6 +417,7 @@ def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None
     assert all(frame[15] & 3 == 2 for frame in frames)
 
 
+@pytest.mark.realtime
 def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=1000")
     controller = link_lab.controller()

@@ -16,11 +16,15 @@ export class Problem extends Error {
 /** Send a request; returns {body, etag, total}, throws Problem. The end of a session is the event "logged-out" of `document`. */
 export async function ask(method, path, body, etag) {
   const headers = {};
-  if (body !== undefined) headers["content-type"] = "application/json";
+  const request = { method, headers };
+  if (body !== undefined) {
+    headers["content-type"] = "application/json";
+    request.body = JSON.stringify(body);
+  }
   if (etag) headers["if-match"] = etag;
   let answer;
   try {
-    answer = await fetch(API + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(API + path, request);
   } catch {
     throw new Problem(0, "the controller does not answer");
   }

@@ -76,6 +76,7 @@ def processes_of(program: str, out: Path) -> dict[int, int]:
     return found
 
 
+@pytest.mark.realtime
 @privileged
 def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path)]
@@ -112,6 +113,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert summary["runs"] + len(summary["unfit"]) >= 2
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_campaign_survives_the_loss_of_a_worker(tmp_path: Path) -> None:
     campaign = start("campaign", *SHORT, "--arms", "fifo,ours", "--workers", "2", "--out", str(tmp_path))

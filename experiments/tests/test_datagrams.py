@@ -79,6 +79,7 @@ def test_silence_brings_two_probes_past_the_window() -> None:
     assert sender.window >= MIN_WINDOW
 
 
+@pytest.mark.realtime
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_it_fills_a_link_and_no_more() -> None:
     words = [sys.executable, "-m", "accesspoint.experiments.scenes.datagrams"]

@@ -31,6 +31,7 @@ def privileged() -> None:
         pytest.skip("network namespaces need root")
 
 
+@pytest.mark.realtime
 @pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize("target", targets.TARGETS)
 def test_an_upload_starves_the_download_and_the_access_point_ends_it(tmp_path: Path, target: str) -> None:
@@ -59,6 +60,7 @@ def test_an_upload_starves_the_download_and_the_access_point_ends_it(tmp_path: P
         assert (tmp_path / "headline" / name).stat().st_size > 1000
 
 
+@pytest.mark.realtime
 @pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Signals, code: int) -> None:

@@ -76,6 +76,7 @@ def test_stations_with_sessions_programs_and_events(tmp_path: Path) -> None:
     assert report["probes_unanswered"] is not None and report["drops"] == {}
 
 
+@pytest.mark.realtime
 def test_a_multihomed_host(tmp_path: Path) -> None:
     links = (
         Link("phone", "server", {"rate": "4mbit", "delay": "10ms", "limit": 50}),

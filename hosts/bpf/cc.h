@@ -56,21 +56,21 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	u32 mss_cache;       /* bytes of payload in a full segment */
-	u32 snd_cwnd;        /* packets */
-	u32 snd_cwnd_cnt;    /* packets acknowledged towards the window's next increase */
-	u32 snd_cwnd_clamp;  /* packets */
-	u32 snd_ssthresh;    /* packets */
-	u32 prior_cwnd;      /* window before the last reduction */
+	u32 mss_cache;	    /* bytes of payload in a full segment */
+	u32 snd_cwnd;	    /* packets */
+	u32 snd_cwnd_cnt;   /* packets acknowledged towards the window's next increase */
+	u32 snd_cwnd_clamp; /* packets */
+	u32 snd_ssthresh;   /* packets */
+	u32 prior_cwnd;	    /* window before the last reduction */
 	u32 snd_una;
 	u32 snd_nxt;
-	u32 srtt_us;         /* smoothed RTT, 1/8 us */
-	u32 lsndtime;        /* jiffies: when data was last sent */
-	u64 bytes_sent;      /* payload, with retransmissions */
-	u64 tcp_mstamp;      /* us: time of the event being handled */
-	u32 lost;            /* packets marked lost, ever */
-	u32 delivered;       /* packets delivered, ever */
-	u32 delivered_ce;    /* those of them that acknowledgements with ECE reported */
+	u32 srtt_us;	  /* smoothed RTT, 1/8 us */
+	u32 lsndtime;	  /* jiffies: when data was last sent */
+	u64 bytes_sent;	  /* payload, with retransmissions */
+	u64 tcp_mstamp;	  /* us: time of the event being handled */
+	u32 lost;	  /* packets marked lost, ever */
+	u32 delivered;	  /* packets delivered, ever */
+	u32 delivered_ce; /* those of them that acknowledgements with ECE reported */
 	u32 packets_out;
 	u32 max_packets_out;
 	u8 is_cwnd_limited : 1;

@@ -16,16 +16,25 @@ struct {
 } record_counters SEC(".data.record");
 
 /* In the order of CALLBACKS in src/cc/loaded.rs. */
-enum callback { CALL_init, CALL_ssthresh, CALL_cong_avoid, CALL_pkts_acked, CALL_set_state, CALL_cwnd_event, CALL_in_ack_event, CALL_undo_cwnd };
+enum callback {
+	CALL_init,
+	CALL_ssthresh,
+	CALL_cong_avoid,
+	CALL_pkts_acked,
+	CALL_set_state,
+	CALL_cwnd_event,
+	CALL_in_ack_event,
+	CALL_undo_cwnd
+};
 
 /* src/cc/record.rs has the same struct. */
 struct event {
-	u64 socket;       /* its address: the same for all of its events */
-	u64 mstamp;       /* us */
+	u64 socket; /* its address: the same for all of its events */
+	u64 mstamp; /* us */
 	u64 jiffies;
 	u64 bytes_sent;
 	u32 callback;
-	u32 leaves;       /* 0 before the callback, 1 after it */
+	u32 leaves;	  /* 0 before the callback, 1 after it */
 	u32 arguments[2]; /* after the socket; of pkts_acked: the sample's rtt_us and pkts_acked */
 	u32 result;
 	u32 cwnd, cwnd_cnt, cwnd_clamp, ssthresh, prior_cwnd;
@@ -94,28 +103,26 @@ static __always_inline void record(unsigned long long *ctx, enum callback callba
 }
 
 /* CALLBACK(name, arguments) { body } defines a struct_ops program; ANSWER the same with a u32 as its result. */
-#define CALLBACK(name, args...)                                                            \
-	static __always_inline void do_##name(unsigned long long *ctx, ##args);            \
-	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"") \
-	SEC("struct_ops") void name(unsigned long long *ctx)                               \
-	{                                                                                  \
-		record(ctx, CALL_##name, false, 0);                                        \
-		do_##name(___bpf_ctx_cast(args));                                          \
-		record(ctx, CALL_##name, true, 0);                                         \
-	}                                                                                  \
-	_Pragma("GCC diagnostic pop")                                                      \
-	static __always_inline void do_##name(unsigned long long *ctx, ##args)
+#define CALLBACK(name, args...)                                                                                      \
+	static __always_inline void do_##name(unsigned long long *ctx, ##args);                                      \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"") SEC("struct_ops") void \
+	name(unsigned long long *ctx)                                                                                \
+	{                                                                                                            \
+		record(ctx, CALL_##name, false, 0);                                                                  \
+		do_##name(___bpf_ctx_cast(args));                                                                    \
+		record(ctx, CALL_##name, true, 0);                                                                   \
+	}                                                                                                            \
+	_Pragma("GCC diagnostic pop") static __always_inline void do_##name(unsigned long long *ctx, ##args)
 
-#define ANSWER(name, args...)                                                              \
-	static __always_inline u32 do_##name(unsigned long long *ctx, ##args);             \
-	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"") \
-	SEC("struct_ops") u32 name(unsigned long long *ctx)                                \
-	{                                                                                  \
-		u32 result;                                                                \
-		record(ctx, CALL_##name, false, 0);                                        \
-		result = do_##name(___bpf_ctx_cast(args));                                 \
-		record(ctx, CALL_##name, true, result);                                    \
-		return result;                                                             \
-	}                                                                                  \
-	_Pragma("GCC diagnostic pop")                                                      \
-	static __always_inline u32 do_##name(unsigned long long *ctx, ##args)
+#define ANSWER(name, args...)                                                                                       \
+	static __always_inline u32 do_##name(unsigned long long *ctx, ##args);                                      \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wint-conversion\"") SEC("struct_ops") u32 \
+	name(unsigned long long *ctx)                                                                               \
+	{                                                                                                           \
+		u32 result;                                                                                         \
+		record(ctx, CALL_##name, false, 0);                                                                 \
+		result = do_##name(___bpf_ctx_cast(args));                                                          \
+		record(ctx, CALL_##name, true, result);                                                             \
+		return result;                                                                                      \
+	}                                                                                                           \
+	_Pragma("GCC diagnostic pop") static __always_inline u32 do_##name(unsigned long long *ctx, ##args)

@@ -104,7 +104,9 @@ int bound(struct bpf_iter__tcp *ctx)
 	}
 	struct undo now = {
 		.clamp = *want,
-		.before = undo ? undo->before : clamp < UNBOUNDED ? clamp : UNBOUNDED,
+		.before = undo		      ? undo->before
+			  : clamp < UNBOUNDED ? clamp
+					      : UNBOUNDED,
 	};
 	/* The way back is written down first: nothing is bounded that cannot be undone. */
 	if (bpf_map_update_elem(&applied, &cookie, &now, 0) == 0 && !set_clamp(tp, now.clamp))

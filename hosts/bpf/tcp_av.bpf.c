@@ -10,27 +10,27 @@
  * it tries again once `rest` ms are over and the loss has fallen to half the limit. */
 #include "cc_record.h"
 
-#define ONE 65536 /* loss shares are in 1/65536 */
-#define DEAD 1000000 /* us */
+#define ONE 65536     /* loss shares are in 1/65536 */
+#define DEAD 1000000  /* us */
 #define PACED 1000000 /* kbit/s */
-#define GAIN_PART 4 /* of a round's error: a loop that sees its step a round later rings from a half on */
-#define TOLERANCE 20 /* a twentieth of the target */
+#define GAIN_PART 4   /* of a round's error: a loop that sees its step a round later rings from a half on */
+#define TOLERANCE 20  /* a twentieth of the target */
 #define AF_INET 2
 #define SOL_SOCKET 1
 #define SO_KEEPALIVE 9
 #define SOL_TCP 6
 #define TCP_USER_TIMEOUT 18
 #define TCP_RTO_MAX_MS 44
-#define RTO_MAX 1000 /* ms, the least that Linux takes */
+#define RTO_MAX 1000	/* ms, the least that Linux takes */
 #define GIVES_UP 924600 /* ms: when 15 retransmissions with the kernel's own timer are over */
 
 struct {
-	__u32 target;        /* kbit/s of payload for sockets without a target of their own; 0: none, plain Reno */
-	__u32 loss_limit;    /* percent */
+	__u32 target;	  /* kbit/s of payload for sockets without a target of their own; 0: none, plain Reno */
+	__u32 loss_limit; /* percent */
 	__u32 timeout_limit;
-	__u32 rest;          /* ms */
-	__u32 ceiling;       /* 1: the window does not exceed the target's either */
-	__u32 patience;      /* ms */
+	__u32 rest;	/* ms */
+	__u32 ceiling;	/* 1: the window does not exceed the target's either */
+	__u32 patience; /* ms */
 } options OPTIONS = {0, 10, 2, 5000, 0, 1500};
 
 struct {
@@ -47,7 +47,7 @@ struct {
 } socket_targets SEC(".maps");
 
 struct network {
-	__u32 prefix; /* bits */
+	__u32 prefix;	  /* bits */
 	__u32 address[4]; /* of IPv6, or IPv4 mapped to ::ffff:a.b.c.d */
 };
 
@@ -61,21 +61,21 @@ struct {
 
 /* src/cc/status.rs reads this of every socket. */
 struct av {
-	u32 target;      /* kbit/s; 0: none */
-	u32 window;      /* packets that the target takes; 0: unknown, as there is no RTT yet */
-	u32 loss;        /* smoothed share */
-	u32 timeouts;    /* since the last good round */
-	u32 gave_way;    /* how often */
+	u32 target;   /* kbit/s; 0: none */
+	u32 window;   /* packets that the target takes; 0: unknown, as there is no RTT yet */
+	u32 loss;     /* smoothed share */
+	u32 timeouts; /* since the last good round */
+	u32 gave_way; /* how often */
 	bool yielding;
 	bool timer_is_bounded;
-	bool reached;    /* the window has been the target's since the start or the last timeout */
-	u32 round_end;   /* the round is over when this is acknowledged */
-	u32 lost;        /* tp->lost, delivered and delivered_ce at its start */
+	bool reached;  /* the window has been the target's since the start or the last timeout */
+	u32 round_end; /* the round is over when this is acknowledged */
+	u32 lost;      /* tp->lost, delivered and delivered_ce at its start */
 	u32 delivered;
 	u32 marked;
-	u32 gain;        /* of the window over target * RTT */
-	u64 heard;       /* us: the last acknowledgement */
-	u64 since;       /* us: when it gave way */
+	u32 gain;	 /* of the window over target * RTT */
+	u64 heard;	 /* us: the last acknowledgement */
+	u64 since;	 /* us: when it gave way */
 	u64 round_start; /* us */
 	u64 short_since; /* us: start of the first round that missed the target; 0: the last one met it */
 };
@@ -221,7 +221,8 @@ CALLBACK(pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	/* RFC 3168: the receiver repeats a mark until it is answered, so a round has one; and a mark is as bad as a loss. */
 	marked = tp->delivered_ce != av->marked;
 	if (lost + delivered)
-		av->loss = (7 * av->loss + min((u64)lost + marked, (u64)lost + delivered) * ONE / (lost + delivered)) / 8;
+		av->loss =
+			(7 * av->loss + min((u64)lost + marked, (u64)lost + delivered) * ONE / (lost + delivered)) / 8;
 	start = av->round_start;
 	start_round(av, tp);
 	kbit = (u64)delivered * tp->mss_cache * 8000 / max(tp->tcp_mstamp - start, 1);

@@ -53,7 +53,8 @@ static __always_inline void vegas_set_state(struct sock *sk, u8 state)
 }
 
 /* The adjustment at the end of a round. `queued` is the paper's Diff: packets of this window that stood in queues. */
-static __always_inline void vegas_adjust(struct tcp_sock *tp, const struct vegas *v, u32 acked, u32 alpha, u32 beta, u32 gamma)
+static __always_inline void vegas_adjust(struct tcp_sock *tp, const struct vegas *v, u32 acked, u32 alpha, u32 beta,
+					 u32 gamma)
 {
 	u32 cwnd = tp->snd_cwnd;
 	u32 queued = (u64)cwnd * (v->round_rtt - v->base_rtt) / v->base_rtt;

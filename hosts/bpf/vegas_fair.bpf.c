@@ -7,9 +7,9 @@
 extern int CONFIG_HZ __kconfig;
 
 struct {
-	__u32 alpha, beta, gamma;  /* as in vegas.bpf.c */
-	__u32 pause;               /* ms without a segment: a new session starts */
-	__u32 introduction;        /* bytes of the session during which it is favoured */
+	__u32 alpha, beta, gamma; /* as in vegas.bpf.c */
+	__u32 pause;		  /* ms without a segment: a new session starts */
+	__u32 introduction;	  /* bytes of the session during which it is favoured */
 	__u32 more_alpha, more_beta;
 } options OPTIONS = {2, 4, 1, 1000, 5000, 1, 2};
 

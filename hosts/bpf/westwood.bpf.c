@@ -8,14 +8,14 @@
 #define UNKNOWN_RTT 20000000
 
 struct westwood {
-	u64 rate_once; /* bytes/s, filtered once */
-	u64 rate;      /* bytes/s, filtered twice: the estimate */
+	u64 rate_once;	  /* bytes/s, filtered once */
+	u64 rate;	  /* bytes/s, filtered twice: the estimate */
 	u64 sample_start; /* us */
 	u32 sample_bytes; /* acknowledged since */
 	u32 last_una;
-	u32 counted_ahead; /* bytes counted by duplicate ACKs, not yet covered by a cumulative one */
-	u32 rtt;     /* latest, us */
-	u32 rtt_min; /* us */
+	u32 counted_ahead;  /* bytes counted by duplicate ACKs, not yet covered by a cumulative one */
+	u32 rtt;	    /* latest, us */
+	u32 rtt_min;	    /* us */
 	bool renew_rtt_min; /* after a timeout: the path may be another one */
 	bool first_ack;
 };

@@ -70,12 +70,14 @@ def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler:
     assert sum(share.values()) < 1.02 * SIZE
 
 
+@pytest.mark.realtime
 def test_one_percent_of_loss(hosts: tuple[Paths, PathHost, PathHost], tmp_path: Path) -> None:
     paths, a, b = hosts
     links = [paths.link(a, b, **RATE), paths.link(a, b, **RATE, loss=0.01, jitter="3ms")]
     assert min(carried(whole(links, tmp_path)).values()) > 0.1 * SIZE
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("scheduler", ["earliest", "paper"])
 def test_an_interface_goes_down(links: Links, tmp_path: Path, scheduler: str) -> None:
     fault = lambda: links[0].a.ip("link", "set", links[0].a_if, "down")  # noqa: E731
@@ -83,12 +85,14 @@ def test_an_interface_goes_down(links: Links, tmp_path: Path, scheduler: str) ->
     assert share["eth1"] > 0.5 * SIZE
 
 
+@pytest.mark.realtime
 def test_an_interface_becomes_a_black_hole(links: Links, tmp_path: Path) -> None:
     summary = whole(links, tmp_path, links[0].blackhole)
     assert carried(summary)["eth1"] > 0.5 * SIZE
     assert summary["status"]["segments_repeated"] > 0
 
 
+@pytest.mark.realtime
 def test_a_short_black_hole_on_all_interfaces(links: Links, tmp_path: Path) -> None:
     def fault() -> None:
         for link in links:
@@ -100,6 +104,7 @@ def test_a_short_black_hole_on_all_interfaces(links: Links, tmp_path: Path) -> N
     whole(links, tmp_path, fault)
 
 
+@pytest.mark.realtime
 def test_an_interface_appears(links: Links, tmp_path: Path) -> None:
     late = links[1]
     late.a.ip("link", "set", late.a_if, "down")
@@ -107,6 +112,7 @@ def test_an_interface_appears(links: Links, tmp_path: Path) -> None:
     assert share["eth1"] > 0.1 * SIZE
 
 
+@pytest.mark.realtime
 def test_an_interface_is_renumbered(links: Links, tmp_path: Path) -> None:
     moved = links[0]
 
@@ -119,6 +125,7 @@ def test_an_interface_is_renumbered(links: Links, tmp_path: Path) -> None:
     assert first["subflows"] >= 2, "the interface came back under its new address"
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> None:
     """Interfaces down at either end, black holes and killed sockets, at random, for six seconds."""
@@ -145,6 +152,7 @@ def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> N
     whole(links, tmp_path, fault, both=("--scheduler", scheduler), size=4_000_000)
 
 
+@pytest.mark.realtime
 def test_weights_and_prices_shift_the_load(links: Links, tmp_path: Path) -> None:
     share = carried(whole(links, tmp_path, weights=(":1:0:1", ":0:1:4")))
     assert share["eth1"] < 0.35 * SIZE
@@ -178,6 +186,7 @@ def test_the_pages_commands(links: Links) -> None:
     assert (ROOT / "out/README.md").read_bytes() == (ROOT / "README.md").read_bytes()
 
 
+@pytest.mark.realtime
 def test_the_speed_from_memory_to_memory(links: Links, tmp_path: Path) -> None:
     key = ("--key-file", str(secret(tmp_path / "key")))
     here = ("--listen", f"0.0.0.0:{PORT}")
@@ -231,17 +240,20 @@ def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) ->
     return sender.said, receiver.said
 
 
+@pytest.mark.realtime
 def test_the_peer_vanishes(links: Links, tmp_path: Path) -> None:
     sender, receiver = failed(links, tmp_path, lambda _: [link.blackhole() for link in links])
     assert sender.startswith("error: send ") and "has not answered on any interface for 3 s" in sender
     assert "has not answered on any interface for 3 s" in receiver
 
 
+@pytest.mark.realtime
 def test_the_receiver_is_killed(links: Links, tmp_path: Path) -> None:
     sender, _ = failed(links, tmp_path, lambda transfer: transfer.receiver.kill())
     assert "has not answered on any interface for 3 s" in sender, "a TCP reset is what anybody can send"
 
 
+@pytest.mark.realtime
 def test_the_receiver_is_restarted(links: Links, tmp_path: Path) -> None:
     def restart(transfer: Transfer) -> None:
         transfer.receiver.kill()
@@ -252,6 +264,7 @@ def test_the_receiver_is_restarted(links: Links, tmp_path: Path) -> None:
     assert "no longer knows this connection" in sender, "who has the key is believed"
 
 
+@pytest.mark.realtime
 def test_the_sender_is_killed(links: Links, tmp_path: Path) -> None:
     _, receiver = failed(links, tmp_path, lambda transfer: transfer.sender.kill())
     assert "has not answered on any interface for 3 s" in receiver
@@ -372,6 +385,7 @@ def test_an_open_receiver_replaces_nothing(tmp_path: Path) -> None:
         assert why in lines
 
 
+@pytest.mark.realtime
 def test_a_flood_of_senders_keeps_no_other_out(tmp_path: Path) -> None:
     """A receiver that is open to everybody drops idle connections, those of the source with the most first."""
     folder = tmp_path / "received"

@@ -15,7 +15,7 @@ from accesspoint.checks.harness.hosts.batcp import HOSTS, NEEDS_ROOT, Daemon
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
 
-pytestmark = [NEEDS_ROOT, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.realtime, NEEDS_ROOT, pytest.mark.timeout(180)]
 
 TRANSFER = ROOT / "checks/harness/hosts/transfer.py"
 PORT, OTHER_PORT = 7000, 7001

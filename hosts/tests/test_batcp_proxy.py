@@ -193,6 +193,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("which", ["socks", "local", "remote"])
 def test_connections_beyond_the_limit_are_refused_at_once(wires: Scene, which: str) -> None:
     wires.serve(SOURCE, "9000", str(1 << 30))
@@ -226,6 +227,7 @@ print(len(answer), time.monotonic() - started < 2)
     assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")
 
 
+@pytest.mark.realtime
 def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
     """With 200 ms there and back a first byte takes two round trips, as by plain TCP, and not seven."""
     with Paths() as paths:
@@ -246,6 +248,7 @@ def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
             daemon.kill()
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
 def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
     expected = web(wires)

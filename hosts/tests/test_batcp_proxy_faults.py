@@ -15,7 +15,7 @@ import pytest
 from accesspoint.checks.harness.hosts.batcp import NEEDS_ROOT, Daemon, programs, python
 from accesspoint.checks.harness.hosts.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene
 
-pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.realtime, NEEDS_ROOT, pytest.mark.timeout(120)]
 
 
 def reading(scene: Scene, port: str) -> "subprocess.Popen[Any]":

@@ -97,6 +97,7 @@ def test_loaded_until_unloaded() -> None:
     assert not {kernel_name(name) for name in CONTROLS} & set(available())
 
 
+@pytest.mark.realtime
 def test_the_pages_commands() -> None:
     block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert block
@@ -135,6 +136,7 @@ def test_chosen_by_socket_route_and_namespace(paths: Paths) -> None:
     assert not {"bpf_vegas", "bpf_westwood"} & set(available())
 
 
+@pytest.mark.realtime
 def test_a_bound_obeys_at_once(paths: Paths) -> None:
     with loaded("reno_maxwin"):
         a, b = paths.host("a"), paths.host("b")
@@ -159,6 +161,7 @@ def wait_until_it_gave_way(host: PathHost, remote: str, seconds: float) -> dict[
     raise AssertionError(f"it has not given way within {seconds:g} s: {sockets(host, remote)}")
 
 
+@pytest.mark.realtime
 def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
     """Section II.B: under 3 % of loss Reno's window collapses, that of a target does not; under more it gives way."""
     with loaded("tcp_av", "rest=600000"):
@@ -203,6 +206,7 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         assert rate_plain < 0.8 * rate_held
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("cell", [Cell(10, 9, 37, 0.005, True), Cell(6, 4, 284, 0.0, False)], ids=["short", "deep"])
 def test_a_target_is_met_beside_others_and_after_an_outage(cell: Cell) -> None:
     """The RTT grows by queues, losses and marks come, 10 s are without a link: the target is held all the same.
@@ -214,12 +218,14 @@ def test_a_target_is_met_beside_others_and_after_an_outage(cell: Cell) -> None:
     assert min(before, after) > max(0.5 * cell.target, 1.2 * SHARED / (cell.rivals + 1)), (before, after)
 
 
+@pytest.mark.realtime
 def test_it_gives_way_where_the_link_cannot_carry_the_target() -> None:
     """10 Mbit/s on 8, with four others: marks alone show it, too."""
     with loaded("tcp_av", "target=10000", "ceiling=1"):
         assert gives_way(Cell(10, 4, 90, 0.0, True)) <= PATIENCE
 
 
+@pytest.mark.realtime
 def test_marks_are_congestion(paths: Paths) -> None:
     """A link that marks every packet loses none: a control that gets marks in every round, and misses its target, gives
     way."""
@@ -232,6 +238,7 @@ def test_marks_are_congestion(paths: Paths) -> None:
         transfer.abandon()
 
 
+@pytest.mark.realtime
 def test_a_start_without_a_round_trip_time(paths: Paths) -> None:
     """The SYN is lost and there are no timestamps, so nobody knows the RTT: slow start until there is one."""
     with loaded("tcp_av", "target=9000"):
@@ -246,6 +253,7 @@ def test_a_start_without_a_round_trip_time(paths: Paths) -> None:
         assert transfer.result()["mbit"] > 7.5
 
 
+@pytest.mark.realtime
 def test_a_dead_link_is_no_congestion(paths: Paths) -> None:
     """Timeouts of 10 s without a link are no congestion, and the retransmission timer waits for no longer than 1 s."""
     with loaded("tcp_av", "target=4000"):
@@ -264,6 +272,7 @@ def test_a_dead_link_is_no_congestion(paths: Paths) -> None:
         transfer.abandon()
 
 
+@pytest.mark.realtime
 def test_a_program_that_bounds_its_own_patience_keeps_it(paths: Paths) -> None:
     """The retransmission timer is bounded only where nobody has asked for keep-alives or a user timeout."""
     program = """
@@ -312,6 +321,7 @@ def test_targets_of_ipv6_networks(paths: Paths) -> None:
             transfer.result()
 
 
+@pytest.mark.realtime
 def test_killed_a_hundred_times_nothing_stays() -> None:
     before = bpf_maps("control")  # of sockets of other tests that have not closed yet
     for count in range(KILLS):
@@ -332,6 +342,7 @@ def test_killed_a_hundred_times_nothing_stays() -> None:
     assert not {kernel_name(name) for name in CONTROLS} & set(available())
 
 
+@pytest.mark.realtime
 def test_a_socket_keeps_its_control_when_it_is_unloaded(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
     link = paths.link(a, b, delay="5ms", rate="20mbit", limit=50)

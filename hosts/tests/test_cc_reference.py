@@ -21,6 +21,8 @@ from accesspoint.checks.harness.hosts.cc_recordings import (
 )
 from accesspoint.checks.harness.hosts.cc_reference import OPEN, TIMED_OUT
 
+pytestmark = pytest.mark.realtime
+
 AGREEMENT = 0.05  # between two kernels
 
 

@@ -61,6 +61,7 @@ def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
         assert grown, (bounded, [flow.info() for flow in flows])
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_loss_does_not_lower_the_bound() -> None:
     """The lower bound: the slow-start threshold, which a loss makes smaller, soon is the ideal window again."""
@@ -82,6 +83,7 @@ def test_a_loss_does_not_lower_the_bound() -> None:
             assert now["cwnd"] >= 0.7 * bound, (now, bound)
 
 
+@pytest.mark.realtime
 @privileged
 def test_announcements_have_priority() -> None:
     """DSCP CS6, by both IP versions: in a full cell they wait behind no data (WMM's voice class)."""
@@ -104,6 +106,7 @@ def test_announcements_have_priority() -> None:
         assert second.host.run("python3", "-c", hear).split() == ["192", "192"]
 
 
+@pytest.mark.realtime
 @privileged
 def test_partly_deployed() -> None:
     with Cell(3) as cell:
@@ -124,6 +127,7 @@ def test_partly_deployed() -> None:
             plain.status()
 
 
+@pytest.mark.realtime
 @privileged
 def test_strangers_change_nothing() -> None:
     with Cell(3) as cell:
@@ -213,6 +217,7 @@ def test_nobody_else_takes_the_status_sockets_place() -> None:
         assert not path.exists()
 
 
+@pytest.mark.realtime
 @privileged
 def test_follows_its_interface() -> None:
     with Cell(2) as cell:
@@ -233,6 +238,7 @@ def test_follows_its_interface() -> None:
         assert eventually(first.announces)
 
 
+@pytest.mark.realtime
 @privileged
 def test_calibrates_live() -> None:
     with Cell(2) as cell:
@@ -254,6 +260,7 @@ def test_calibrates_live() -> None:
         assert "another `hosts cwnd run` serves eth0" in first.refusal("--observe")
 
 
+@pytest.mark.realtime
 @privileged
 def test_the_commands_of_its_page() -> None:
     block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)

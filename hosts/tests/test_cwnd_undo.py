@@ -14,7 +14,7 @@ import pytest
 
 from accesspoint.checks.harness.hosts.cell import UNBOUNDED, Cell, Flow, Terminal, eventually
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+pytestmark = [pytest.mark.realtime, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 FIVE = ("--bandwidth", "5")
 
 

@@ -18,6 +18,8 @@ from accesspoint.checks.harness.hosts.pages import documented_commands
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
 
+pytestmark = pytest.mark.realtime
+
 HOSTS = ROOT / "target/release/hosts"
 # "QoS-guaranteed TCP on real mobile terminals", Table I (one of them is 90.5), and the batches of Fig. 1.
 GATES = [(284, 16), (256, 17), (135, 12), (91, 16), (37, 12)]

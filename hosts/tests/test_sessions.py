@@ -62,6 +62,7 @@ def end(client: "subprocess.Popen[str]", code: int = 0) -> list[dict[str, Any]]:
     return lines[1:]
 
 
+@pytest.mark.realtime
 @privileged
 def test_finish_times_are_those_of_the_link_in_both_directions(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -105,6 +106,7 @@ def test_the_page_is_true(paths: Paths, tmp_path: Path) -> None:
     assert len(client.communicate(timeout=60)[0].splitlines()) == 6
 
 
+@pytest.mark.realtime
 @privileged
 def test_endless_sessions_share_a_link_until_the_end(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -123,6 +125,7 @@ def test_endless_sessions_share_a_link_until_the_end(paths: Paths) -> None:
     assert by_user["down0"]["retransmits"] + by_user["down1"]["retransmits"] > 0, found
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_session_that_has_to_wait_is_counted_from_its_start(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -140,6 +143,7 @@ def test_a_session_that_has_to_wait_is_counted_from_its_start(paths: Paths) -> N
     assert found[0]["session"] == 2, "a short session on a connection of its own need not wait for a long one"
 
 
+@pytest.mark.realtime
 @privileged
 def test_interface_source_and_congestion_control_are_each_users(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -177,6 +181,7 @@ def test_wrong_sockets_are_named_before_the_run_begins(paths: Paths) -> None:
         assert err.startswith("error: users[0] (x): ") and message in err, err
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_server_that_vanishes_costs_no_result(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -198,6 +203,7 @@ def test_a_server_that_vanishes_costs_no_result(paths: Paths) -> None:
     assert next(s for s in found if s["user"] == "long")["bytes"] > 100_000, "what was acknowledged is known"
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_black_hole_leaves_sessions_unfinished(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -239,6 +245,7 @@ def cpu_seconds(process: "subprocess.Popen[str]") -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.realtime
 @privileged
 def test_who_waits_for_a_slow_link_takes_no_cpu(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -256,6 +263,7 @@ def test_who_waits_for_a_slow_link_takes_no_cpu(paths: Paths) -> None:
     assert max(spent.values()) < 0.25, f"{spent} s of CPU for 600 kB"
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_thousand_sessions_need_little_memory(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
@@ -276,6 +284,7 @@ def test_a_thousand_sessions_need_little_memory(paths: Paths) -> None:
     assert len(os.listdir(f"/proc/{server.pid}/fd")) <= 20
 
 
+@pytest.mark.realtime
 @privileged
 def test_stations_begin_together_and_their_results_are_one_run(paths: Paths, tmp_path: Path) -> None:
     server = paths.host("server")
@@ -338,6 +347,7 @@ control.sendall(b"nonsense\\n")
     assert end(start(a, model, wire.b_ip, "--json"))[0]["outcome"] == "finished"
 
 
+@pytest.mark.realtime
 @privileged
 def test_a_flood_of_connections_keeps_no_other_out(paths: Paths) -> None:
     """Idle control and data connections of one address: its own make room, and their runs end with them."""

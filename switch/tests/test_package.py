@@ -103,6 +103,7 @@ def test_other_shells_have_every_option(shell: str, tmp_path: Path) -> None:
         subprocess.run([shell, "-n", file], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)  # a build, where the one of `make switch` is not fresh
 def test_cargo_installs_it(tmp_path: Path) -> None:
     if not shutil.which("cargo"):

@@ -8,6 +8,7 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 exec >/dev/kmsg 2>&1
 mount -t proc none /proc
+# shellcheck disable=SC2013 # words
 for word in $(cat /proc/cmdline); do
     case $word in lab=*) lab=${word#lab=} ;; modules=*) modules=${word#modules=} ;; esac
 done

@@ -222,7 +222,11 @@ lab_transfer(Lab* lab,
     }
     if (!(start >= Simulator::Now().GetSeconds()) || !(stop >= start) || stop > MAX_TIME)
     {
-        Fail(lab, "a transfer from ", start, " to ", stop,
+        Fail(lab,
+             "a transfer from ",
+             start,
+             " to ",
+             stop,
              " s cannot be: it starts from now on, and stops after, up to 1000000 s");
         return -1;
     }

@@ -62,12 +62,7 @@ extern "C"
  *     lab_error().
  */
 Lab*
-lte_new(uint32_t seed,
-        uint32_t queue,
-        double delay,
-        const char* down,
-        const char* up,
-        const char* options)
+lte_new(uint32_t seed, uint32_t queue, double delay, const char* down, const char* up, const char* options)
 {
     BeginLab(seed);
     Config::SetDefault("ns3::LteRlcUm::MaxTxBufferSize", UintegerValue(queue));

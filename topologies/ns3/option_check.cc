@@ -27,7 +27,8 @@ bool
 IsNumber(const std::string& text, bool whole)
 {
     char* end;
-    whole ? static_cast<void>(std::strtoll(text.c_str(), &end, 10)) : static_cast<void>(std::strtod(text.c_str(), &end));
+    whole ? static_cast<void>(std::strtoll(text.c_str(), &end, 10))
+          : static_cast<void>(std::strtod(text.c_str(), &end));
     return end != text.c_str() && *end == 0;
 }
 

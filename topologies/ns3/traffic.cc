@@ -235,12 +235,14 @@ Transfer::DoDispose()
 TypeId
 RoundTripProbe::GetTypeId()
 {
-    static TypeId tid = TypeId("ns3::RoundTripProbe").SetParent<Object>().SetGroupName("Network").AddConstructor<RoundTripProbe>();
+    static TypeId tid =
+        TypeId("ns3::RoundTripProbe").SetParent<Object>().SetGroupName("Network").AddConstructor<RoundTripProbe>();
     return tid;
 }
 
 void
-RoundTripProbe::Start(Ptr<Node> station, Ptr<Node> server, Ipv4Address address, uint16_t port, Time start, Time interval)
+RoundTripProbe::Start(
+    Ptr<Node> station, Ptr<Node> server, Ipv4Address address, uint16_t port, Time start, Time interval)
 {
     const auto udp = TypeId::LookupByName("ns3::UdpSocketFactory");
     m_server = Socket::CreateSocket(server, udp);

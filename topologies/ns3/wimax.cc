@@ -43,23 +43,27 @@ const char* const MASK = "255.255.0.0";
 class Phy : public SimpleOfdmWimaxPhy
 {
   private:
-    static uint64_t Block(ModulationType modulation)
+    static uint64_t
+    Block(ModulationType modulation)
     {
         constexpr uint64_t BYTES[] = {12, 24, 36, 48, 72, 96, 108}; // IEEE 802.16-2004, table 215
         return BYTES[modulation];
     }
 
-    uint64_t DoGetNrSymbols(uint32_t size, ModulationType modulation) const override
+    uint64_t
+    DoGetNrSymbols(uint32_t size, ModulationType modulation) const override
     {
         return (size + Block(modulation) - 1) / Block(modulation);
     }
 
-    uint64_t DoGetNrBytes(uint32_t symbols, ModulationType modulation) const override
+    uint64_t
+    DoGetNrBytes(uint32_t symbols, ModulationType modulation) const override
     {
         return symbols * Block(modulation);
     }
 
-    uint32_t DoGetDataRate(ModulationType modulation) const override
+    uint32_t
+    DoGetDataRate(ModulationType modulation) const override
     {
         return static_cast<uint32_t>(std::lround(8.0 * Block(modulation) / GetSymbolDuration().GetSeconds()));
     }
@@ -76,19 +80,22 @@ SymbolsUp(Ptr<WimaxPhy> phy)
 class Uplink : public UplinkSchedulerSimple
 {
   public:
-    void Schedule() override
+    void
+    Schedule() override
     {
         Split();
         UplinkSchedulerSimple::Schedule();
         Split(); // it has halved the frame again
     }
 
-    void GetChannelDescriptorsToUpdate(bool&, bool&, bool& down, bool& up) override
+    void
+    GetChannelDescriptorsToUpdate(bool&, bool&, bool& down, bool& up) override
     {
         down = up = Simulator::Now() < JOINED; // they never change
     }
 
-    void AllocateInitialRangingInterval(uint32_t& next, uint32_t& left) override
+    void
+    AllocateInitialRangingInterval(uint32_t& next, uint32_t& left) override
     {
         const uint32_t size = GetBs()->GetRangReqOppSize();
         const Time since = Simulator::Now() - GetTimeStampIrInterval();
@@ -105,7 +112,8 @@ class Uplink : public UplinkSchedulerSimple
         AddUplinkAllocation(map, size, next, left);
     }
 
-    void SetupServiceFlow(SSRecord* record, ServiceFlow* flow) override
+    void
+    SetupServiceFlow(SSRecord* record, ServiceFlow* flow) override
     {
         UplinkSchedulerSimple::SetupServiceFlow(record, flow);
         // In whole ms, which a frame of whole symbols falls short of: every second grant was left out.
@@ -115,12 +123,13 @@ class Uplink : public UplinkSchedulerSimple
   private:
     using UplinkSchedulerSimple::ServiceBandwidthRequests;
 
-    bool ServiceBandwidthRequests(ServiceFlow* flow,
-                                  ServiceFlow::SchedulingType,
-                                  OfdmUlMapIe& map,
-                                  const WimaxPhy::ModulationType,
-                                  uint32_t& next,
-                                  uint32_t& left) override
+    bool
+    ServiceBandwidthRequests(ServiceFlow* flow,
+                             ServiceFlow::SchedulingType,
+                             OfdmUlMapIe& map,
+                             const WimaxPhy::ModulationType,
+                             uint32_t& next,
+                             uint32_t& left) override
     {
         if (left > 0 && flow->GetRecord()->GetRequestedBandwidth() > 0)
         {
@@ -129,7 +138,8 @@ class Uplink : public UplinkSchedulerSimple
         return true;
     }
 
-    void Split()
+    void
+    Split()
     {
         auto phy = GetBs()->GetPhy();
         const uint32_t gaps = (phy->GetTtg() + phy->GetRtg()) / phy->GetPsPerSymbol();
@@ -157,12 +167,7 @@ extern "C"
  *     lab_error().
  */
 Lab*
-wimax_new(uint32_t seed,
-          uint32_t queue,
-          double delay,
-          const char* down,
-          const char* up,
-          const char* options)
+wimax_new(uint32_t seed, uint32_t queue, double delay, const char* down, const char* up, const char* options)
 {
     BeginLab(seed);
     Config::SetDefault("ns3::WimaxMacQueue::MaxSize", UintegerValue(queue));
@@ -198,8 +203,8 @@ wimax_new(uint32_t seed,
     WimaxHelper helper;
     auto phy = tower->GetPhy();
     const auto grant = phy->GetNrBytes(SymbolsUp(phy) - tower->GetRangReqOppSize(), MODULATION);
-    auto upward = helper.CreateServiceFlow(
-        ServiceFlow::SF_DIRECTION_UP, ServiceFlow::SF_TYPE_UGS, IpcsClassifierRecord());
+    auto upward =
+        helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_UP, ServiceFlow::SF_TYPE_UGS, IpcsClassifierRecord());
     upward.SetMinReservedTrafficRate(grant * 8 / phy->GetFrameDuration().GetSeconds());
     radio->AddServiceFlow(upward);
     radio->AddServiceFlow(

@@ -8,7 +8,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct endpoint {
 	__u32 address[4]; /* network order */
-	__u32 port;       /* host order */
+	__u32 port;	  /* host order */
 };
 
 struct prefix {
@@ -16,7 +16,7 @@ struct prefix {
 	__u32 address[4];
 };
 
-const volatile __u64 netns;     /* cookie of the proxy's namespace */
+const volatile __u64 netns;	/* cookie of the proxy's namespace */
 const volatile __u16 port_ipv4; /* the proxy's on 127.0.0.1, host order */
 const volatile __u16 port_ipv6; /* on ::1; 0: IPv6 is not caught */
 

@@ -11,7 +11,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #define BPF_MAP_TYPE_SK_STORAGE 24
-#define PARTS 32 /* src/coupling.rs has it too */
+#define PARTS 32      /* src/coupling.rs has it too */
 #define FRESH 2000000 /* us: a subflow whose last acknowledgement is older than that takes nothing from the others */
 #define US 1000000
 #define ONE 1024
@@ -25,7 +25,7 @@ struct member {
 
 struct part {
 	u64 rate; /* bytes/s that the window allows */
-	u64 at;   /* us */
+	u64 at;	  /* us */
 };
 
 struct group {

@@ -49,7 +49,7 @@ struct {
 enum count {
 	ANNOUNCED,  /* SYNs sent with the option */
 	ACCEPTED,   /* connections whose peer's SYN-ACK repeated our digits */
-	PLAIN,      /* connections whose peer's SYN-ACK did not */
+	PLAIN,	    /* connections whose peer's SYN-ACK did not */
 	ANSWERED,   /* SYN-ACKs sent with the option */
 	COOKIES,    /* SYN-ACKs sent without, as a SYN cookie keeps no option */
 	MALFORMED,  /* SYNs and SYN-ACKs with an option 254 that is not six digits */

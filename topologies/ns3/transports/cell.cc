@@ -63,7 +63,14 @@ Rates(const std::string& kind, std::vector<std::string> others = {})
 
 const std::map<std::string, Standard> STANDARDS{
     {"802.11a",
-     {WIFI_STANDARD_80211a, WIFI_PHY_BAND_5GHZ, 20, {36, 40, 44}, "OfdmRate54Mbps", "OfdmRate24Mbps", "OfdmRate6Mbps", 6,
+     {WIFI_STANDARD_80211a,
+      WIFI_PHY_BAND_5GHZ,
+      20,
+      {36, 40, 44},
+      "OfdmRate54Mbps",
+      "OfdmRate24Mbps",
+      "OfdmRate6Mbps",
+      6,
       Rates("OfdmRate")}},
     {"802.11b",
      {WIFI_STANDARD_80211b,

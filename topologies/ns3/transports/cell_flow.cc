@@ -18,31 +18,27 @@ namespace
 {
 
 constexpr uint32_t ENDLESS = 1 << 20; // bytes that are given to a socket at a time
-constexpr double MAX_SESSIONS = 1e6; // all are planned at the start
+constexpr double MAX_SESSIONS = 1e6;  // all are planned at the start
 constexpr double PAUSE = 1;           // s without a segment, after which a receiver is quick again; Linux: its timeout
 
 } // namespace
 
-CellFlow::CellFlow(std::string name_,
-                   Ptr<Node> sender_,
-                   Ptr<Node> receiver,
-                   Ipv4Address to,
-                   uint16_t port,
-                   Settings& settings)
-    : name(std::move(name_)),
-      sender(sender_),
-      transport(settings.Text("transport", "ns3::TcpBoundedCubic")),
-      start(settings.Number("start", 0)),
-      send(settings.Number("send", start)),
-      stop(settings.Number("stop", 0)),
-      m_receiver(receiver),
-      m_to(to, port),
-      m_ecn(settings.Number("ecn", 0) != 0),
-      m_quick(settings.Number("quick_acks", 0, 0, 1e6)),
-      m_length(std::trunc(settings.Number("length", 0, 0, 1e9))),
-      m_period(settings.Number("period", 10, 0.001, MAX_TIME)),
-      m_first(settings.Number("first", send)),
-      m_endless(m_length == 0)
+CellFlow::CellFlow(
+    std::string name_, Ptr<Node> sender_, Ptr<Node> receiver, Ipv4Address to, uint16_t port, Settings& settings) :
+    name(std::move(name_)),
+    sender(sender_),
+    transport(settings.Text("transport", "ns3::TcpBoundedCubic")),
+    start(settings.Number("start", 0)),
+    send(settings.Number("send", start)),
+    stop(settings.Number("stop", 0)),
+    m_receiver(receiver),
+    m_to(to, port),
+    m_ecn(settings.Number("ecn", 0) != 0),
+    m_quick(settings.Number("quick_acks", 0, 0, 1e6)),
+    m_length(std::trunc(settings.Number("length", 0, 0, 1e9))),
+    m_period(settings.Number("period", 10, 0.001, MAX_TIME)),
+    m_first(settings.Number("first", send)),
+    m_endless(m_length == 0)
 {
     if (auto wrong = WrongCongestionControl(transport); !wrong.empty())
     {
@@ -101,8 +97,8 @@ CellFlow::Begin()
     m_socket->TraceConnectWithoutContext("HighestRxAck", MakeCallback(&CellFlow::Acknowledged, this));
     m_socket->TraceConnectWithoutContext("LastRTT", MakeCallback(&CellFlow::Measured, this));
     m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&CellFlow::Changed, this));
-    m_socket->TraceConnectWithoutContext("CongestionWindow",
-                                         Callback<void, uint32_t, uint32_t>([this](uint32_t, uint32_t now) { m_window = now; }));
+    m_socket->TraceConnectWithoutContext(
+        "CongestionWindow", Callback<void, uint32_t, uint32_t>([this](uint32_t, uint32_t now) { m_window = now; }));
     m_socket->SetSendCallback(Callback<void, Ptr<Socket>, uint32_t>([this](Ptr<Socket>, uint32_t) { Fill(); }));
     m_socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this](Ptr<Socket>) { Fill(); }),
                                  MakeNullCallback<void, Ptr<Socket>>());

@@ -67,9 +67,9 @@ class CellFlow
     uint32_t m_quick; ///< segments that are acknowledged each by itself after a pause
     uint32_t m_quickLeft{0};
     Time m_arrived{Seconds(-1)}; ///< the last segment
-    double m_length; ///< of a session, bytes; 0: there are none
-    double m_period; ///< s between two sessions
-    double m_first;  ///< s, of the first
+    double m_length;             ///< of a session, bytes; 0: there are none
+    double m_period;             ///< s between two sessions
+    double m_first;              ///< s, of the first
     bool m_endless;
     Ptr<TcpSocketBase> m_socket;
     Ptr<Socket> m_listening;

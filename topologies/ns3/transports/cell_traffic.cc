@@ -21,7 +21,7 @@ namespace
 constexpr double LOOK = 0.25;  // s between two samples of a rate
 constexpr double CLOSER = 0.5; // s between two looks at a sender, as the middleware of paper 002 has it
 constexpr uint16_t PORT = 5000;
-constexpr double OFTEN = 1000;  // ns between two packets of a stream, at least
+constexpr double OFTEN = 1000; // ns between two packets of a stream, at least
 
 } // namespace
 

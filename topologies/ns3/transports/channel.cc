@@ -14,10 +14,10 @@ NS_OBJECT_ENSURE_REGISTERED(ForeignTraffic);
 namespace
 {
 
-constexpr double NOTHING = -1000;       // dBm
-constexpr uint32_t FRAME = 1472;        // bytes of payload
-constexpr uint32_t HEADERS = 36;        // bytes: the MAC's, LLC, checksum
-constexpr double PREAMBLE = 26e-6;      // s, with the signal extension of 802.11g
+constexpr double NOTHING = -1000;         // dBm
+constexpr uint32_t FRAME = 1472;          // bytes of payload
+constexpr uint32_t HEADERS = 36;          // bytes: the MAC's, LLC, checksum
+constexpr double PREAMBLE = 26e-6;        // s, with the signal extension of 802.11g
 constexpr uint16_t EXPERIMENTAL = 0x88b5; // IEEE Std 802's type for local experiments
 
 } // namespace
@@ -25,8 +25,10 @@ constexpr uint16_t EXPERIMENTAL = 0x88b5; // IEEE Std 802's type for local exper
 TypeId
 BurstLoss::GetTypeId()
 {
-    static TypeId tid =
-        TypeId("ns3::BurstLoss").SetParent<PropagationLossModel>().SetGroupName("Propagation").AddConstructor<BurstLoss>();
+    static TypeId tid = TypeId("ns3::BurstLoss")
+                            .SetParent<PropagationLossModel>()
+                            .SetGroupName("Propagation")
+                            .AddConstructor<BurstLoss>();
     return tid;
 }
 

@@ -8,12 +8,7 @@ namespace cwnd
 {
 
 uint32_t
-IdealWindow(double bandwidth,
-            double exponent,
-            uint32_t terminals,
-            uint32_t connections,
-            uint32_t rttUs,
-            uint32_t least)
+IdealWindow(double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs, uint32_t least)
 {
     constexpr double SEGMENT = 1500;
     double n = std::max(terminals, 1U);
@@ -35,8 +30,7 @@ Ratio(uint32_t rttUs, uint32_t minRttUs)
     return minRttUs == 0 ? 1.0 : std::max(1.0, static_cast<double>(rttUs) / minRttUs);
 }
 
-Control::Control(bool turns)
-    : m_turns(turns)
+Control::Control(bool turns) : m_turns(turns)
 {
 }
 
@@ -66,33 +60,32 @@ Control::Step(int64_t nowUs, double ratio)
 // For tests, which call these from Python.
 extern "C"
 {
-    uint32_t cwnd_ideal(double bandwidth,
-                        double exponent,
-                        uint32_t terminals,
-                        uint32_t connections,
-                        uint32_t rttUs,
-                        uint32_t least)
-    {
-        return cwnd::IdealWindow(bandwidth, exponent, terminals, connections, rttUs, least);
-    }
+uint32_t
+cwnd_ideal(double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs, uint32_t least)
+{
+    return cwnd::IdealWindow(bandwidth, exponent, terminals, connections, rttUs, least);
+}
 
-    uint32_t cwnd_path_rtt(uint32_t rttUs, uint32_t minRttUs, uint32_t window)
-    {
-        return cwnd::PathRtt(rttUs, minRttUs, window);
-    }
+uint32_t
+cwnd_path_rtt(uint32_t rttUs, uint32_t minRttUs, uint32_t window)
+{
+    return cwnd::PathRtt(rttUs, minRttUs, window);
+}
 
-    double cwnd_ratio(uint32_t rttUs, uint32_t minRttUs)
-    {
-        return cwnd::Ratio(rttUs, minRttUs);
-    }
+double
+cwnd_ratio(uint32_t rttUs, uint32_t minRttUs)
+{
+    return cwnd::Ratio(rttUs, minRttUs);
+}
 
-    /// The bounds of a connection whose ratio was read at these times: 0 none, 1 one segment, 2 the ideal window.
-    void cwnd_bounds(bool turns, const int64_t* us, const double* ratios, uint32_t* bounds, size_t count)
+/// The bounds of a connection whose ratio was read at these times: 0 none, 1 one segment, 2 the ideal window.
+void
+cwnd_bounds(bool turns, const int64_t* us, const double* ratios, uint32_t* bounds, size_t count)
+{
+    cwnd::Control control(turns);
+    for (size_t i = 0; i < count; i++)
     {
-        cwnd::Control control(turns);
-        for (size_t i = 0; i < count; i++)
-        {
-            bounds[i] = static_cast<uint32_t>(control.Step(us[i], ratios[i]));
-        }
+        bounds[i] = static_cast<uint32_t>(control.Step(us[i], ratios[i]));
     }
+}
 }

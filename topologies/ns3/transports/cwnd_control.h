@@ -17,12 +17,8 @@ constexpr uint32_t DELAYED_ACK_US = 40'000; ///< that a lone segment waits for i
 
 /// Expressions 2 to 4: segments of 1.5 KB, rounded down, at least `least`: the paper has 1, hosts/src/cwnd 2. bandwidth:
 /// BW_max, Mb/s. exponent: of f(n).
-uint32_t IdealWindow(double bandwidth,
-                     double exponent,
-                     uint32_t terminals,
-                     uint32_t connections,
-                     uint32_t rttUs,
-                     uint32_t least);
+uint32_t IdealWindow(
+    double bandwidth, double exponent, uint32_t terminals, uint32_t connections, uint32_t rttUs, uint32_t least);
 
 /// The round trip without the delayed ACK that a window of one segment provokes, us.
 uint32_t PathRtt(uint32_t rttUs, uint32_t minRttUs, uint32_t window);

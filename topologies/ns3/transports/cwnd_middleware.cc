@@ -30,15 +30,12 @@ constexpr uint32_t LENGTH = 58;            // of an announcement of hosts/src/cw
 TypeId
 TcpBoundedCubic::GetTypeId()
 {
-    static TypeId tid = TypeId("ns3::TcpBoundedCubic")
-                            .SetParent<TcpCubic>()
-                            .SetGroupName("Internet")
-                            .AddConstructor<TcpBoundedCubic>();
+    static TypeId tid =
+        TypeId("ns3::TcpBoundedCubic").SetParent<TcpCubic>().SetGroupName("Internet").AddConstructor<TcpBoundedCubic>();
     return tid;
 }
 
-TcpBoundedCubic::TcpBoundedCubic(const TcpBoundedCubic& other)
-    : TcpCubic(other)
+TcpBoundedCubic::TcpBoundedCubic(const TcpBoundedCubic& other) : TcpCubic(other)
 {
 }
 
@@ -83,7 +80,8 @@ TcpBoundedCubic::Bound(uint32_t packets)
 {
     // Proportional rate reduction (RFC 6937) multiplies by the threshold: raised during it, far too much would go. The
     // next reading tries again.
-    bool reducing = m_state->m_congState == TcpSocketState::CA_CWR || m_state->m_congState == TcpSocketState::CA_RECOVERY;
+    bool reducing =
+        m_state->m_congState == TcpSocketState::CA_CWR || m_state->m_congState == TcpSocketState::CA_RECOVERY;
     uint64_t bytes = static_cast<uint64_t>(packets) * m_state->m_segmentSize;
     if (packets == m_bound || (packets != UNBOUNDED && reducing && bytes > m_state->m_ssThresh))
     {
@@ -132,7 +130,8 @@ CwndMiddleware::GetTypeId()
                                           MakeDoubleAccessor(&CwndMiddleware::m_exponent),
                                           MakeDoubleChecker<double>(-10, 0))
                             .AddAttribute("Turns",
-                                          "Whether a terminal that yields in vain takes turns, and has two segments at least, which the paper has not",
+                                          "Whether a terminal that yields in vain takes turns, and has two segments at "
+                                          "least, which the paper has not",
                                           BooleanValue(false),
                                           MakeBooleanAccessor(&CwndMiddleware::m_turns),
                                           MakeBooleanChecker())
@@ -270,7 +269,8 @@ CwndMiddleware::Read()
         }
         else if (tracked.bound == cwnd::Bound::Ideal)
         {
-            tracked.window = cwnd::IdealWindow(m_bandwidth, m_exponent, Terminals(), sharing, tracked.rtt, m_turns ? 2 : 1);
+            tracked.window =
+                cwnd::IdealWindow(m_bandwidth, m_exponent, Terminals(), sharing, tracked.rtt, m_turns ? 2 : 1);
         }
         tracked.connection->Bound(tracked.window);
     }

@@ -19,8 +19,7 @@ TcpPacketReno::GetTypeId()
 }
 
 // A copy belongs to another socket, which it has to be introduced to.
-TcpPacketReno::TcpPacketReno(const TcpPacketReno& other)
-    : TcpCongestionOps(other)
+TcpPacketReno::TcpPacketReno(const TcpPacketReno& other) : TcpCongestionOps(other)
 {
 }
 

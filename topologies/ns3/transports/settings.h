@@ -13,7 +13,7 @@ namespace ns3
 using SettingError = std::invalid_argument;
 
 constexpr double MIN_SETTING = 0.001; ///< smallest value of a setting that must not be 0
-constexpr double MAX_SETTING = 1e6; ///< largest value where ns-3 has no limit and we see no use of more
+constexpr double MAX_SETTING = 1e6;   ///< largest value where ns-3 has no limit and we see no use of more
 
 /// Values by name, as they come from Python; each is asked for once, and one that nobody asks for is an error. All but
 /// Has() raise SettingError.

@@ -192,8 +192,7 @@ TcpAv::CongestionStateSet(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCongState_
         progress.marked++; // of each answered mark, and a round has one
     }
     // A reduction ends with the window at the threshold.
-    if (state == TcpSocketState::CA_OPEN &&
-        (before == TcpSocketState::CA_CWR || before == TcpSocketState::CA_RECOVERY))
+    if (state == TcpSocketState::CA_OPEN && (before == TcpSocketState::CA_CWR || before == TcpSocketState::CA_RECOVERY))
     {
         m_reached = true;
     }

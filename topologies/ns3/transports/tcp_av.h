@@ -41,16 +41,16 @@ class TcpAv : public TcpPacketReno
     void GiveWay(Ptr<TcpSocketState> tcb, uint32_t window);
     void CloseLoop(Ptr<const TcpSocketState> tcb, uint64_t kbit);
 
-    uint32_t m_target;       ///< kbit/s of payload; 0: none, plain Reno
-    uint32_t m_lossLimit;    ///< percent
+    uint32_t m_target;    ///< kbit/s of payload; 0: none, plain Reno
+    uint32_t m_lossLimit; ///< percent
     uint32_t m_timeoutLimit;
-    Time m_rest;             ///< before it tries again
-    bool m_ceiling;          ///< the window does not exceed the target's either
+    Time m_rest;    ///< before it tries again
+    bool m_ceiling; ///< the window does not exceed the target's either
     Time m_patience;
-    uint32_t m_window{0};    ///< packets that the target takes; 0: unknown, as there is no RTT yet
-    uint64_t m_gain{ONE};    ///< of the window over target * RTT
-    uint64_t m_loss{0};      ///< smoothed share
-    uint32_t m_timeouts{0};  ///< since the last good round
+    uint32_t m_window{0};   ///< packets that the target takes; 0: unknown, as there is no RTT yet
+    uint64_t m_gain{ONE};   ///< of the window over target * RTT
+    uint64_t m_loss{0};     ///< smoothed share
+    uint32_t m_timeouts{0}; ///< since the last good round
     bool m_yielding{false};
     bool m_reached{false};       ///< the window has been the target's since the start or the last timeout
     SequenceNumber32 m_roundEnd; ///< the round is over when this is acknowledged
