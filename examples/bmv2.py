@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same program and controller on BMv2, whose `simple_switch_grpc` has to be on PATH.
+"""The program and the controller on BMv2, whose `simple_switch_grpc` has to be on PATH.
 
 .venv/bin/python -m examples.bmv2
 """

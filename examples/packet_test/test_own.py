@@ -12,7 +12,7 @@ VOICE = 3  # class
 
 
 class VoiceHasItsClass(HostsTest):
-    """What is written is taken back by itself; `expect_counts` also asks that no other counter has moved."""
+    """Entries are deleted by themselves; `expect_counts` also asks that no other counter has moved."""
 
     def runTest(self):
         self.insert(class_entry(VOICE, queue=5, direction=UP, dscp=46))

@@ -280,6 +280,9 @@ def _scale(ax: Axes, log: bool) -> None:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.margins(y=0.2)
+        # A bar stands on 0, which a logarithm has not: the axis begins below the lowest value.
+        if 0 < ax.dataLim.minposy < math.inf:
+            ax.set_ylim(bottom=ax.dataLim.minposy / 2)
     else:
         # A margin of the data's own span is none for a flat line.
         top = ax.dataLim.ymax  # infinite where nothing was drawn

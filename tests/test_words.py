@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First lines of docstrings and doc comments: a verb or a noun of the field, never a relative clause (decision 37)."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RELATIVE = re.compile(r"(what|whether|whose|which|who|whoever|of|those|that|how|where|when|the same)\b", re.IGNORECASE)
+OLD_BOUND = re.compile(r"\b_?(MOST|LONGEST|LARGEST|LEAST|SMALLEST|SHORTEST|FEWEST)_[A-Z]\w*\b")
+TITLES = {"The same program set again as fast as it is taken, with all that was written to it, while others read"}
+"""Titles of attacks, as pages name them."""
+
+
+def tracked(pattern: str) -> list[Path]:
+    words = ["git", "ls-files", "--", pattern]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in listed if not (ROOT / name).is_symlink()]
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and first line of each docstring of a module, attributes' included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for number, statement in enumerate(node.body):
+                value = statement.value if isinstance(statement, ast.Expr) else None
+                head = number == 0 or isinstance(node, ast.Module | ast.ClassDef)
+                if head and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    yield statement.lineno, value.value.strip().partition("\n")[0]
+
+
+def doc_comments(source: str) -> Iterator[tuple[int, str]]:
+    """Line and first line of each doc comment of a Rust file."""
+    before = ""
+    for number, line in enumerate(source.splitlines(), 1):
+        if (here := line.strip()).startswith("///") and not before.startswith("///"):
+            yield number, here.removeprefix("///").strip()
+        before = here
+
+
+@pytest.mark.parametrize(("pattern", "read"), [("*.py", docstrings), ("*.rs", doc_comments)], ids=["Python", "Rust"])
+def test_first_lines_open_with_a_verb_or_a_noun(pattern: str, read) -> None:
+    found, wrong = 0, []
+    for path in tracked(pattern):
+        for line, text in read(path.read_text()):
+            found += 1
+            if RELATIVE.match(text) and text not in TITLES:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {text}")
+    assert found > 1000
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("pattern", ["*.py", "*.rs"])
+def test_bounds_are_named_max_and_min(pattern: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name[0]}"
+        for path in tracked(pattern)
+        if path != Path(__file__).resolve()
+        for name in OLD_BOUND.finditer(path.read_text())
+    ]
+    assert not wrong, "\n".join(wrong)
