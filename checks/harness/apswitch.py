@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.checks.conformance.client import WAIT
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.topologies.requirements import ROOT
 
 BINARY = Path(os.environ.get("APSWITCH", ROOT / "target/release/apswitch"))
@@ -19,9 +20,8 @@ CPU_PORT = 510
 
 
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    """Return an address on loopback that is free now."""
+    return f"127.0.0.1:{free_port()}"
 
 
 def start_switch(address: str, *options: str) -> subprocess.Popen:

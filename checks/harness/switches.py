@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 
+from accesspoint.checks.harness.waiting import eventually, free_port
 from accesspoint.topologies import targets
 from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
 from accesspoint.topologies.requirements import ROOT, LabError
@@ -46,21 +47,11 @@ def missing(target: str) -> str | None:
     return None
 
 
-def free_port() -> int:
-    """Return a TCP port on loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def wait_for(what: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
     """Wait until `what()` is true; returns it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = what()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
-        time.sleep(0.02)
+    value = eventually(what, seconds)
+    assert value, f"still {value!r} after {seconds} s"
+    return value
 
 
 def end(process: subprocess.Popen[Any]) -> int:

@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-from accesspoint.checks.harness.switches import end, free_port
+from accesspoint.checks.harness.switches import end
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.fleet.credentials import Credentials, Key, agent, init, load_key
 from accesspoint.controller.fleet.engine import Engine
 from accesspoint.topologies.fleet import engine as program

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.checks.harness.switches import ROOT, Controller, end, free_port
+from accesspoint.checks.harness.switches import ROOT, Controller, end
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.apctl import tables
 
 from .conftest import Apctl

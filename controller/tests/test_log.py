@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.checks.harness.switches import Controller, end, free_port, wait_for
+from accesspoint.checks.harness.switches import Controller, end, wait_for
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.log import JsonFormatter
 
 from .test_config import access_point

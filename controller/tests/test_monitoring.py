@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Lab, end, free_port, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Lab, end, udp, wait_for
+from accesspoint.checks.harness.waiting import free_port
 
 MONITORING = ROOT / "controller/monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana.json").read_text())

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.browser import Browser, browser, missing_browser
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, free_port, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, udp, wait_for
+from accesspoint.checks.harness.waiting import free_port
 
 WEB = ROOT / "controller/web"
 AP = "#/access-points/ap1"

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from accesspoint.checks.harness.switches import free_port
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller import config as configuration
 from accesspoint.controller import observation
 from accesspoint.controller.agent.local_backend import LocalBackend

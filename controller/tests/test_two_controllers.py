@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from accesspoint.checks.harness.switches import Lab, free_port, wait_for
+from accesspoint.checks.harness.switches import Lab, wait_for
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.store import Change, LastAdmin, Store
 

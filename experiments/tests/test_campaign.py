@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.experiments.__main__ import main
 from accesspoint.experiments.runs import provenance, registry
 from accesspoint.experiments.runs.plan import Order
@@ -20,7 +21,6 @@ from accesspoint.experiments.tests import finished
 from accesspoint.experiments.verdict import claims
 from accesspoint.topologies.kernels.kernel import REAL
 from accesspoint.topologies.requirements import ROOT
-from accesspoint.topologies.tests.conftest import eventually
 
 COMMAND = [sys.executable, "-m", "accesspoint.experiments"]
 # Virtual time, its own, takes a kernel that not every machine has.

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies import targets
 from accesspoint.topologies.requirements import ROOT, LabError
-from accesspoint.topologies.tests.conftest import eventually
 
 COMMAND = [sys.executable, "-m", "accesspoint.experiments"]
 

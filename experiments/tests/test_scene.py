@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.experiments.experiment import OURS, Arm, Scene
 from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import ROOT, congestion_controls
-from accesspoint.topologies.tests.conftest import eventually
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.experiments.experiment import Arm
 from accesspoint.experiments.lab.stage import Flow, Stage
 from accesspoint.experiments.lab.traffic import Transfer, parse_interval
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.plan import MAX_SECONDS
 from accesspoint.topologies.requirements import ROOT, LabError
-from accesspoint.topologies.tests.conftest import eventually
 
 RECEIVED = "[  5]   0.25-0.50   sec   410 KBytes  13435 Kbits/sec                  \n"
 SENT = "[  5]   0.00-0.25   sec  1.25 MBytes  41943 Kbits/sec    0    118 KBytes       \n"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.checks.harness.hosts.cell import HOSTS, Cell, Flow, Terminal, eventually
+from accesspoint.checks.harness.hosts.cell import HOSTS, Cell, Flow, Terminal
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.requirements import ROOT, LabError
 
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")

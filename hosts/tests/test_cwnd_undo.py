@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.checks.harness.hosts.cell import UNBOUNDED, Cell, Flow, Terminal, eventually
+from accesspoint.checks.harness.hosts.cell import UNBOUNDED, Cell, Flow, Terminal
+from accesspoint.checks.harness.waiting import eventually
 
 pytestmark = [pytest.mark.realtime, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 FIVE = ("--bandwidth", "5")

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -81,13 +80,3 @@ def network_namespaces(pids: set[int]) -> set[int]:
 def links() -> str:
     """The interfaces of the machine's own namespace."""
     return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
-    """Waits for a condition; True as soon as it holds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()

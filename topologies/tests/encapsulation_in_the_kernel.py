@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links import effects
 from accesspoint.topologies.links.encapsulation import TUNNELS, WRAPS, tunnel, wrap
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 from accesspoint.topologies.mininet.peer_network import PeerLab
 from accesspoint.topologies.namespaces import contain
-from accesspoint.topologies.tests.conftest import eventually
 
 RATE = 2_000_000
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.profiles import link_profile
 from accesspoint.topologies.mininet.peer_network import PeerLab
 from accesspoint.topologies.namespaces import contain
-from accesspoint.topologies.tests.conftest import eventually
 
 PEERS = ("tc-fifo", "cake-ack-filter")  # one behind tbf, one that shapes
 PROFILE = link_profile("testbed", down="2mbit", up="1mbit", rtt="20ms")

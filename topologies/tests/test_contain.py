@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.requirements import ROOT
-from accesspoint.topologies.tests.conftest import Start, descendants, eventually
+from accesspoint.topologies.tests.conftest import Start, descendants
 
 pytestmark = pytest.mark.usefixtures("privileged")
 

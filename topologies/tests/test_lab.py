@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.topologies.tests.conftest import Start, descendants, eventually, links, network_namespaces
+from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.tests.conftest import Start, descendants, links, network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
 

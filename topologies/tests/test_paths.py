@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import Paths
 from accesspoint.topologies.requirements import ROOT, LabError
-from accesspoint.topologies.tests.conftest import eventually, network_namespaces
+from accesspoint.topologies.tests.conftest import network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies import targets
 from accesspoint.topologies.bmv2 import FULL_FRAME, bulk_pace
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
-from accesspoint.topologies.tests.conftest import Start, descendants, eventually, links
+from accesspoint.topologies.tests.conftest import Start, descendants, links
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ON = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True, "gate": None}

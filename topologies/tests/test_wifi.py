@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.requirements import ROOT, apswitch
-from accesspoint.topologies.tests.conftest import Start, descendants, eventually
+from accesspoint.topologies.tests.conftest import Start, descendants
 from accesspoint.topologies.wifi import requirements
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

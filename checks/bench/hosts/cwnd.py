@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from accesspoint.checks.bench.report import Measured, Row, Step
-from accesspoint.checks.harness.hosts.cell import Cell, Terminal, eventually
+from accesspoint.checks.harness.hosts.cell import Cell, Terminal
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.requirements import LabError
 
 CONNECTIONS = 100

@@ -8,7 +8,6 @@ import array
 import errno
 import fcntl
 import os
-import socket
 import struct
 import termios
 import time
@@ -19,6 +18,7 @@ from types import TracebackType
 from accesspoint.checks.conformance.fixture import Place
 from accesspoint.checks.conformance.server import StartedServer
 from accesspoint.checks.conformance.suite import fail
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.topologies import targets
 
 FILE_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 1)  # libpcap's, microseconds, Ethernet
@@ -117,8 +117,3 @@ class Pipes:
         if self.input is not None:
             os.close(self.input)
             self.input = None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -9,12 +9,11 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -23,14 +22,6 @@ FLOW = Path(__file__).parent / "flow.py"
 KEY = "the key of the cell"
 PORT = 5000
 UNBOUNDED = 0x7FFFFFFF
-
-
-def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0.02) -> Any:
-    """Wait until `holds` returns something true, and return that, or its last value after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (value := holds()) and time.monotonic() < deadline:
-        time.sleep(pause)
-    return value
 
 
 class Flow:

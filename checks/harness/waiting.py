@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for what a process will do, and free ports for it to listen on."""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def free_port() -> int:
+    """Return a TCP port on loopback that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def eventually(holds: Callable[[], Any], seconds: float = 15.0, pause: float = 0.02) -> Any:
+    """Wait until `holds` returns something true, and return that, or its last value after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := holds()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return value
