@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committed program is what its sources say, and the numbers in ids.p4 are what controllers see."""
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -14,14 +13,11 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from tools import tofino
+
 ROOT = Path(__file__).parent.parent
 P4INFO = ROOT / "p4src/compiled/ap.p4info.txtpb"
 TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
-_spec = importlib.util.spec_from_file_location("tofino", ROOT / "tools/tofino.py")
-assert _spec
-assert _spec.loader
-tofino = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tofino)
 
 
 @pytest.fixture

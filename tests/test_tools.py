@@ -10,12 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
-RUNNER = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location('runner', 'tools/test.py')
-runner = sys.modules['runner'] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(runner)
-"""
+RUNNER = "import sys\nfrom tools import test as runner\n"
 CARGO = r"""
 printf '   Compiling one v1.0.0\n    Building [=>     ] 3/90: one, two\r' >&2
 sleep 6.5
@@ -146,7 +141,7 @@ def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:
 
 def test_a_build_says_how_long_it_will_still_take() -> None:
     script = (
-        "import sys; sys.path.insert(0, 'tools'); import progress\n"
+        "from tools import progress\n"
         "print(progress.left(5, 100, 0, 9))\n"  # too early
         "print(progress.left(57, 100, 0, 60))\n"
         "print(progress.left(95, 100, 0, 49))\n"

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of releases keeps what it knows, and says why nothing could be tried."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
+from tools import versions
+
 ROOT = Path(__file__).parent.parent
-_spec = importlib.util.spec_from_file_location("versions", ROOT / "tools/versions.py")
-assert _spec
-assert _spec.loader
-versions = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(versions)
 
 
 def row(p4c: str, target: str, passed: int) -> str:

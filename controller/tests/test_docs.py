@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that docs/controller gives for beside a controller are true, and the client is that of the API."""
 
-import importlib.util
 import os
 import re
 import shlex
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 from accesspoint.checks.harness.switches import ROOT, Lab
+from tools import client
 
 from .conftest import Apctl
 
@@ -54,9 +54,5 @@ def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path, apctl: Apct
 
 
 def test_the_client_is_that_of_the_api() -> None:
-    spec = importlib.util.spec_from_file_location("client_generator", ROOT / "tools/client.py")
-    assert spec and spec.loader
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
-    for path, contents in generator.made().items():
+    for path, contents in client.made().items():
         assert path.read_text() == contents, f"{path.name} is not what `make client` makes"
