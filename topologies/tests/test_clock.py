@@ -57,7 +57,8 @@ def test_a_clone_in_the_temporary_folder_runs_on_time_whatever_the_machine_does(
     assert tmp_path.is_relative_to("/tmp"), "the folder that the kernel has one of its own of"
     clone, results = tmp_path / "clone", tmp_path / "results"
     results.mkdir()
-    shutil.copytree(ROOT / "topologies", clone / "topologies")
+    for room in ("accesspoint", "topologies"):
+        shutil.copytree(ROOT / room, clone / room, symlinks=True)
     (clone / "sleeper.py").write_text(SLEEPER)
     began = time.monotonic()
     process = start("-c", f"import os; os.chdir({str(clone)!r})\n{BOOT}", str(results), PYTHONPATH=str(clone))
