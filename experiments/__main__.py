@@ -150,7 +150,7 @@ def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> i
     if place.kernel:
         directory.mkdir(parents=True, exist_ok=True)
         words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
-        return kernel.run(place.kernel, "experiments", words, [directory], place.clock)
+        return kernel.run(place.kernel, "accesspoint.experiments", words, [directory], place.clock)
     lab_kinds.lab_class(place.lab)  # not before the check, and before what imports Mininet
     from accesspoint.experiments.execution.foreground import Foreground
 

@@ -105,7 +105,7 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path) -> None
 
 OFTEN = (
     "import runpy, sys, accesspoint.controller.app; accesspoint.controller.app.RENEW_SECONDS = 0.2; "
-    "sys.argv[:] = ['controller', *sys.argv[4:]]; runpy.run_module('controller', run_name='__main__')"
+    "sys.argv[:] = ['controller', *sys.argv[4:]]; runpy.run_module('accesspoint.controller', run_name='__main__')"
 )
 """Looks for renewed certificates more often."""
 

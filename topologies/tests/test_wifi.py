@@ -259,7 +259,7 @@ def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path:
 FROM_A_CLONE = """
 import os, runpy, sys
 os.chdir(sys.argv.pop(1))
-runpy.run_module("experiments", run_name="__main__", alter_sys=True)
+runpy.run_module("accesspoint.experiments", run_name="__main__", alter_sys=True)
 """
 
 
@@ -270,7 +270,7 @@ def test_radios_keep_virtual_time_at_full_rate(start: Start, tmp_path: Path) -> 
     """And in a clone in the temporary folder, which is read-only in that kernel."""
     clone, results = tmp_path / "clone", tmp_path / "results"
     for part in ("accesspoint", "controller", "experiments", "p4src", "topologies"):
-        shutil.copytree(ROOT / part, clone / part)
+        shutil.copytree(ROOT / part, clone / part, symlinks=True)
     switch = shutil.copy2(apswitch(), clone)
     options = ["run", "headline", "--lab", "mininet-wifi", "--clock", "virtual", "--seconds", "6", "--arms", "ncr"]
     command = [str(clone), *options, "--wpa2", "--out", str(results)]
