@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ack: pure ACKs go first, as long as they keep within the rate of their queue."""
 
-from test_flows import flow_entry
-
 from accesspoint.ptf_tests.lib.base import (
     BURST,
     SLOW,
@@ -15,6 +13,7 @@ from accesspoint.ptf_tests.lib.base import (
     poll,
 )
 from accesspoint.ptf_tests.lib.packets import build_ack, build_tcp, build_udp
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 ACK_SIZE = 54  # bytes, IPv4 without options
 

@@ -3,8 +3,6 @@
 
 from finsy import P4TableAction, P4TableEntry
 from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
-from test_flows import flow_entry
-from test_mark import port_feedback
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, STATION, UP, UPLINK, HostsTest, class_entry, meter_config
 from accesspoint.ptf_tests.lib.packets import (
@@ -18,6 +16,8 @@ from accesspoint.ptf_tests.lib.packets import (
     build_udp,
     set_ecn,
 )
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 
 class UnmatchedPacketHasClassZero(HostsTest):

@@ -12,9 +12,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 from ptf.testutils import test_params_get
-from test_ack import prioritise_entry
-from test_flows import flow_entry
-from test_model import INDICES_OF_OTHERS
 
 from accesspoint.ptf_tests.lib.base import SLOW, STATION, HostsTest
 from accesspoint.ptf_tests.lib.ports import OTHER_STATION, PORTS, UPLINK
@@ -22,6 +19,9 @@ from accesspoint.ptf_tests.model.connections import Run
 from accesspoint.ptf_tests.model.script import MILLISECOND, Case, cases
 from accesspoint.ptf_tests.model.search import Tally, search
 from accesspoint.ptf_tests.model.segments import Way
+from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
+from accesspoint.ptf_tests.tests.test_model import INDICES_OF_OTHERS
 
 FLOWS = 65536
 INDICES_OF_A_CASE = 8

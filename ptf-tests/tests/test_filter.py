@@ -3,11 +3,10 @@
 
 from functools import partial
 
-from test_ack import ACK_SIZE, prioritise_entry
-from test_flows import flow_entry
-
 from accesspoint.ptf_tests.lib.base import SILENCE, SLOW, STATION, UPLINK, HostsTest, class_entry, meter_config, poll
 from accesspoint.ptf_tests.lib.packets import TIMESTAMPS, TIMESTAMPS_FIRST, build_ack, build_tcp, build_udp
+from accesspoint.ptf_tests.tests.test_ack import ACK_SIZE, prioritise_entry
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000))]
 # ACKs of the slow port wait behind data in a queue of theirs: one that the data does not share, BMv2 serves at once.

@@ -4,12 +4,12 @@
 import time
 
 from finsy import P4RegisterEntry
-from test_filter import ONE_QUEUE, ack_flow, prioritise_entry
-from test_flows import flow_entry
-from test_mark import port_feedback
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_udp
+from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, ack_flow, prioritise_entry
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 BUFFER, BATCH = 6, 3  # packets
 FORGETS = 1.1  # s, GATE_FORGETS and some

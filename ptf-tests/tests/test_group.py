@@ -13,7 +13,6 @@ from scapy.layers.inet6 import (
     ICMPv6ND_RS,
 )
 from scapy.layers.l2 import Dot1Q
-from test_mark import port_feedback
 
 from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
@@ -39,6 +38,7 @@ from accesspoint.ptf_tests.lib.packets import (
     build_udp,
     set_ecn,
 )
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 CONTROL, OTHER = 3, 4  # classes
 MULTICAST = "01:00:5e:00:00:09"

@@ -7,9 +7,6 @@ Random ones: test_model.
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q
-from test_ack import prioritise_entry
-from test_flows import flow_entry
-from test_mark import class_feedback, port_feedback
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest, class_entry, forward_entry
 from accesspoint.ptf_tests.lib.packets import (
@@ -23,6 +20,9 @@ from accesspoint.ptf_tests.lib.packets import (
     build_udp,
     set_ecn,
 )
+from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
+from accesspoint.ptf_tests.tests.test_mark import class_feedback, port_feedback
 
 ETHERNET_SIZE, IPV4_SIZE, IPV6_SIZE = 14, 20, 40  # bytes
 MIN_TAGGED_FRAME = 20  # bytes; Linux drops a frame that ends before two bytes after its VLAN tag

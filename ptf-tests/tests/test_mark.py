@@ -7,7 +7,6 @@ from math import sqrt
 from scapy.layers.inet import ICMP, IP, TCP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.packet import Raw
-from test_flows import flow_entry
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
 from accesspoint.ptf_tests.lib.packets import (
@@ -23,6 +22,7 @@ from accesspoint.ptf_tests.lib.packets import (
     build_udp,
     set_ecn,
 )
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 KINDS = (NOT_ECT, ECT1, ECT0)
 

@@ -9,10 +9,6 @@ from functools import cache, partial
 from finsy import P4CounterEntry, P4DigestEntry, P4DirectCounterEntry, P4MulticastGroupEntry, P4TableEntry
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from ptf.testutils import test_params_get
-from test_ack import prioritise_entry
-from test_mark import class_feedback, port_feedback
-from test_packet_io import punt_entry
-from test_scalable import step_entry
 
 from accesspoint.ptf_tests.lib.base import (
     FLOOD_GROUP,
@@ -27,6 +23,10 @@ from accesspoint.ptf_tests.lib.base import (
 from accesspoint.ptf_tests.lib.p4runtime import poll
 from accesspoint.ptf_tests.model.cases import PORTS, Case, cases
 from accesspoint.ptf_tests.model.policy import Chance, Entries, Flow, FlowKey, Memory, Rule, Vlan, decide
+from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
+from accesspoint.ptf_tests.tests.test_mark import class_feedback, port_feedback
+from accesspoint.ptf_tests.tests.test_packet_io import punt_entry
+from accesspoint.ptf_tests.tests.test_scalable import step_entry
 
 NO_PORT = 0  # where a frame goes that nobody has said a port of
 PLACES = (*PORTS, GROUP_PORT)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """own_data: in a connection that carries data both ways ACKs do not overtake its own data too far (RFC 5961, 5.2)."""
 
-from test_ack import prioritise_entry
-from test_flows import flow_entry
-
 from accesspoint.ptf_tests.lib.base import SLOW, STATION, HostsTest, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_tcp
+from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 BEFORE = 2000  # what `build_tcp` acknowledges
 WINDOW = 512  # what `build_ack` tells, unscaled

@@ -3,7 +3,6 @@
 
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
-from test_mark import port_feedback
 
 from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
@@ -16,6 +15,7 @@ from accesspoint.ptf_tests.lib.base import (
     entry,
 )
 from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_ip, build_tcp, build_udp, mac
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 
 def punt_entry(action: str, *, priority: int = 1, **match):

@@ -3,10 +3,9 @@
 
 import time
 
-from test_flows import flow_entry
-
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config
 from accesspoint.ptf_tests.lib.packets import CE, ECT0, ECT1, NOT_ECT, build_ack, build_udp, set_ecn
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 HOLD = 1.0  # s, SCALABLE_HOLD
 QUEUE = 3

@@ -4,10 +4,10 @@
 import time
 
 from finsy import P4DirectMeterEntry
-from test_flows import flow_entry
 
 from accesspoint.ptf_tests.lib.base import STATION, UPLINK, HostsTest, class_entry, meter_config
 from accesspoint.ptf_tests.lib.packets import build_udp
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 HOLD = 1.0  # s, SPARSE_HOLD
 SPARSE, BULK = 3, 4  # classes

@@ -5,9 +5,6 @@ from functools import partial
 
 from scapy.layers.l2 import Dot1AD, Dot1Q
 from scapy.packet import Raw
-from test_filter import ONE_QUEUE
-from test_flows import flow_entry
-from test_mark import port_feedback
 
 from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
@@ -36,6 +33,9 @@ from accesspoint.ptf_tests.lib.packets import (
     mac,
     set_ecn,
 )
+from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE
+from accesspoint.ptf_tests.tests.test_flows import flow_entry
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 PPP = {0x0800: b"\0\x21", 0x86DD: b"\0\x57"}
 
