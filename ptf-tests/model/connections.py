@@ -52,7 +52,6 @@ DELAYED_ACK = 5 * MILLISECOND
 GENERATIONS = 255  # as the controller's: from 1 on
 FLOOD = 30  # ms
 MAX_FRAMES = 4000  # of a case; a script that makes more is cut
-MAX_UNHEARD = 3 * WINDOW  # bytes between two pure ACKs: less than serial numbers, less the longest run
 
 
 class Network(Protocol):
@@ -90,10 +89,7 @@ class Corruption(Exception):
 
 @dataclass
 class Connection:
-    """Both ends, client first, and what they send.
-
-    unheard: bytes of each end that were skipped since a pure ACK came for it.
-    """
+    """Both ends, client first, and what they send."""
 
     slot: Slot
     ends: tuple[Endpoint, Endpoint]
@@ -102,7 +98,6 @@ class Connection:
     timers: list[bool] = field(default_factory=lambda: [False, False])
     last: list[int] = field(default_factory=lambda: [0, 0])
     fates: tuple[deque[int], deque[int]] = field(default_factory=lambda: (deque(), deque()))
-    unheard: list[int] = field(default_factory=lambda: [0, 0])
     ended: bool = False
 
 
@@ -273,8 +268,6 @@ class Run:
             if fate != FINE:
                 made.directions[end].reordered = True
                 at += fate * GAP + GAP // 2
-            if segment.pure_ack:
-                made.unheard[1 - end] = 0
             number = next(self.numbers)
             frame = build_frame(made.ways[end], number, segment)
             sent = Sent(number, made.ways[end].target, len(frame), at, segment)
@@ -310,13 +303,10 @@ class Run:
         self.settle()
         one, other = made.ends[step.end], made.ends[1 - step.end]
         agree = one.snd_nxt == other.rcv_nxt and other.snd_nxt == one.rcv_nxt
-        # 32-bit numbers repeat: what is acknowledged 4 GiB further on looks older (decision 34, accepted).
-        known = made.unheard[step.end] + step.distance <= MAX_UNHEARD
-        if known and agree and one.established and other.established and not one.queue and not other.queue:
+        if agree and one.established and other.established and not one.queue and not other.queue:
             if step.distance >= 2 * WINDOW:
                 for direction in made.directions:
                     direction.unordered = True
-            made.unheard[step.end] += step.distance
             one.skip(step.distance, 0)
             other.skip(0, step.distance)
 
