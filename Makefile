@@ -46,7 +46,7 @@ apswitch: $(if $(WHEEL),python)
 	@PARTS='--bin apswitch' tools/install.sh switch
 
 switch: $(if $(WHEEL),python) ## build the switch, its C library, the sender of frames and the end hosts' programs
-	@tools/install.sh bpf
+	@$(if $(WHEEL),true,tools/install.sh bpf)
 	@tools/install.sh switch
 
 hosts: setup host-tools ## build the program `hosts`: transports of end hosts
@@ -93,7 +93,7 @@ ptf: setup develop ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
 conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
-	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',conformance $(call given,SECTION,section)) --target $(TARGET) \
+	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',accesspoint.checks.conformance $(call given,SECTION,section)) --target $(TARGET) \
 		$(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
@@ -119,10 +119,10 @@ mutants: setup develop ## would the packet tests notice a mistake in the program
 	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 # What is built is built side by side: each has a long end on one core.
-test: tested ## ten minutes: every test whose outcome no load changes, or a part: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
+test: tested ## every test whose outcome no load changes, or a part: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
 	@$(VENV)/python tools/test.py $(PART)
 
-test-all: tested ## the same, and all that keeps times: labs, radios, ns-3, packages in fresh roots, mutants, BMv2; an hour; PART=...
+test-all: tested ## the same, and all that keeps times: labs, radios, ns-3, packages in fresh roots, mutants, BMv2; PART=...
 	@tools/install.sh ns3 || echo "ns-3 is missing; the tests that need it will say so"
 	@$(VENV)/python tools/test.py --all $(PART)
 
@@ -133,7 +133,7 @@ tested: system
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 
-quick: develop ## a minute: lint, types, and tests without labs of what changed since main
+quick: develop ## lint, types, and the test files that changed since main
 	@$(VENV)/python tools/test.py --quick
 
 docs: develop ## the documentation's site, into out/site; a broken link is an error
@@ -141,8 +141,8 @@ docs: develop ## the documentation's site, into out/site; a broken link is an er
 
 check: check-text check-python check-rust ## format, lint, types and imports
 
-SHELLS := $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
-NATIVE := $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.h' 'checks/**/*.c')
+SHELLS = $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
+NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.h' 'checks/**/*.c')
 
 check-text: develop
 	$(VENV)/shellcheck $(SHELLS)

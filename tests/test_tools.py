@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of `make`'s progress, of the installation of packages, and of the parts of `make test`."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +152,13 @@ def test_a_build_says_how_long_it_will_still_take() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", ", about 4 min left", ", about 51 s left", "", ", about 34 s left"]
+
+
+def test_every_module_that_make_runs_exists() -> None:
+    """Conditional words, too: `$(if $(STF),one.module '$(STF)',another.module ...)`."""
+    text = (ROOT / "Makefile").read_text()
+    named = re.findall(r" -m (?:\$\(if [^,]*,)?([\w.]+)", text)
+    named += re.findall(r" -m \$\(if [^,]*,[^,]*,([\w.]+)", text)
+    assert len(named) > 15
+    assert [name for name in named if not importlib.util.find_spec(name)] == []
+    assert {name.partition(".")[0] for name in named} <= {"accesspoint", "tools"}

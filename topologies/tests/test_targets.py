@@ -79,8 +79,8 @@ def test_an_ended_lab_on_bmv2_leaves_nothing(start: Start, number: signal.Signal
     pids = descendants(process.pid)
     process.send_signal(number)
     process.communicate(timeout=30)
-    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-    assert eventually(lambda: f" {prefix}-" not in links())
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15.0)
+    assert eventually(lambda: f" {prefix}-" not in links(), 15.0)
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
@@ -157,9 +157,9 @@ def test_a_bmv2_that_will_not_do_is_named(start: Start, tmp_path: Path, version:
     ("target", "message"),
     [("bmv2", "simple_switch_grpc is missing: install BMv2"), ("abacus", "target 'abacus' is unknown: choose one of")],
 )
-@pytest.mark.parametrize("module", ["accesspoint.topologies.lab", "experiments"])
+@pytest.mark.parametrize("module", ["accesspoint.topologies.lab", "accesspoint.experiments"])
 def test_a_missing_target_is_named(start: Start, module: str, target: str, message: str) -> None:
-    arguments = ["run", "headline"] if module == "experiments" else []
+    arguments = ["run", "headline"] if module == "accesspoint.experiments" else []
     process = start("-m", module, *arguments, "--target", target, PATH=SYSTEM_PATH)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 2
