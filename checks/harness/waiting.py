@@ -13,7 +13,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 15.0, pause: float = 0.02) -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0.02) -> Any:
     """Wait until `holds` returns something true, and return that, or its last value after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := holds()) and time.monotonic() < deadline:

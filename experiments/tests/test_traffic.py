@@ -135,7 +135,7 @@ def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(stops: Litera
     made = Transfer(host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", port=port, stops=stops)
     made.await_listening()
     made.begin(2)
-    assert eventually(lambda: len(samples) > 2)
+    assert eventually(lambda: len(samples) > 2, 15.0)
     made.require_alive()
     made.end()
     sender, receiver = host.commands

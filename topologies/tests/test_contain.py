@@ -55,7 +55,7 @@ def test_nothing_outlives_the_program(start: Start, number: signal.Signals, code
     output, _ = process.communicate(timeout=20)
     assert process.returncode == code
     assert ("unwound" in output) == unwound
-    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15.0)
 
 
 def test_process_ids_are_the_programs_own(start: Start) -> None:

@@ -100,8 +100,8 @@ def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals, code:
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == code
-    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-    assert eventually(lambda: f" {prefix}-" not in links())
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15.0)
+    assert eventually(lambda: f" {prefix}-" not in links(), 15.0)
     everyone = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
     assert not namespaces & network_namespaces(everyone)
 

@@ -194,7 +194,7 @@ def test_an_ended_kernel_leaves_nothing(start: Start, tmp_path: Path, number: si
     assert len(pids) > 2
     process.send_signal(number)
     process.communicate(timeout=30)
-    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15.0)
 
 
 @needs_kernel
