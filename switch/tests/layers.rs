@@ -92,7 +92,7 @@ fn the_modules_of_a_folder_form_no_circle() {
     for folder in folders {
         let mut uses = siblings(&folder);
         edges += uses.values().map(BTreeSet::len).sum::<usize>();
-        // What names none of the others, or is named by none of them, is in no circle.
+        // A module that names none of the others, or is named by none of them, is in no circle.
         loop {
             let left: BTreeSet<String> = uses.keys().cloned().collect();
             let named: BTreeSet<String> = uses.values().flatten().cloned().collect();
