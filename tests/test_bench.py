@@ -68,7 +68,7 @@ def test_entries_of_the_benchmark_are_those_of_the_program() -> None:
     switch = next(target for target in targets(None) if target.name == "apswitch")
     code = """
 from accesspoint.checks.bench.switch.p4runtime import Writer
-from accesspoint.checks.conformance.client import Program
+from accesspoint.checks.harness.p4runtime import Program
 from accesspoint.topologies.requirements import ROOT
 writer = Writer(Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"), push=True)
 writer.write(writer.request(range(2)))

@@ -12,7 +12,6 @@ from finsy.proto import p4i, p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accesspoint.checks.conformance.client import Program
 from accesspoint.checks.conformance.stf import cases, testgen
 from accesspoint.checks.conformance.stf.entities import Entities, field_match
 from accesspoint.checks.conformance.stf.language import (
@@ -32,6 +31,7 @@ from accesspoint.checks.conformance.stf.language import (
 )
 from accesspoint.checks.conformance.stf.run import difference
 from accesspoint.checks.conformance.suite import Failed, NotApplicable
+from accesspoint.checks.harness.p4runtime import Program
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "checks/conformance/programs"

@@ -11,7 +11,6 @@ import grpc
 from rich.console import Console
 
 from accesspoint.checks.conformance import report
-from accesspoint.checks.conformance.client import describe
 from accesspoint.checks.conformance.fixture import PROGRAMS, Fixture, Place
 from accesspoint.checks.conformance.server import OwnServer, Server, ServerError
 from accesspoint.checks.conformance.suite import (
@@ -27,6 +26,7 @@ from accesspoint.checks.conformance.suite import (
     select,
     show,
 )
+from accesspoint.checks.harness.p4runtime import describe
 from accesspoint.topologies import targets
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import LabError

@@ -17,9 +17,8 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance import client as clients
-from accesspoint.checks.conformance.client import Client, Program, binary, describe, name_of, update
 from accesspoint.checks.conformance.suite import Check, NotApplicable, expect, fail, show
+from accesspoint.checks.harness.p4runtime import Client, Program, binary, describe, details, name_of, update
 from accesspoint.topologies.links.veth import Wires
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -433,13 +432,6 @@ class Fixture:
                 self._messages["packet"].append(message.packet)
             else:
                 self._messages[kind].append(getattr(message, kind))
-
-
-def details(failure: grpc.RpcError) -> list[p4r.Error]:
-    """The errors of a batch; none where the server sends none."""
-    with contextlib.suppress(AssertionError):
-        return clients.errors(failure)
-    return []
 
 
 def numbers(version: str) -> tuple[int, ...]:

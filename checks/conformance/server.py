@@ -13,8 +13,8 @@ from typing import Self
 import grpc
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.client import Client
 from accesspoint.checks.conformance.fixture import Place
+from accesspoint.checks.harness.p4runtime import Client
 from accesspoint.topologies import targets
 from accesspoint.topologies.links import veth
 from accesspoint.topologies.requirements import LabError

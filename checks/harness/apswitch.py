@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from accesspoint.checks.conformance.client import WAIT
+from accesspoint.checks.harness.p4runtime import WAIT
 from accesspoint.checks.harness.waiting import free_port
 from accesspoint.topologies.requirements import ROOT
 

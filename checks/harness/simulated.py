@@ -7,7 +7,7 @@ from typing import Any
 
 from finsy.proto import U128, p4r, rpc_status
 
-from accesspoint.checks.conformance.client import Program
+from accesspoint.checks.harness.p4runtime import Program
 from accesspoint.topologies.requirements import ROOT
 
 LIBRARY = ROOT / "target/release/libapswitch_c.so"

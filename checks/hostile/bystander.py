@@ -32,14 +32,14 @@ class Refused(Exception):
 def p4runtime(address: str, places: dict[str, Any]) -> Ask:
     """A Read of 10 entries."""
     import grpc
-    from finsy.proto import p4r, p4r_grpc
+    from finsy.proto import p4r
 
     from accesspoint.checks.bench.switch.program import STATION_PORT, UPLINK_PORT, five_tuple
-    from accesspoint.checks.conformance.client import Program, exact
+    from accesspoint.checks.harness.p4runtime import Client, Program, exact
     from accesspoint.topologies.requirements import ROOT
 
     program = Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb")
-    request = p4r.ReadRequest(device_id=places["device_id"])
+    entities = []
     for index in range(ENTRIES):
         src, dst, sport, dport = five_tuple(index)
         values = (int.from_bytes(socket.inet_aton(src), "big"), int.from_bytes(socket.inet_aton(dst), "big"), 6)
@@ -47,15 +47,14 @@ def p4runtime(address: str, places: dict[str, Any]) -> Ask:
             exact(number, value)
             for number, value in enumerate((*values, sport, dport, STATION_PORT, UPLINK_PORT, 0, 0), 1)
         ]
-        request.entities.add().table_entry.CopyFrom(program.entry("flows_ipv4", match))
-    stub = p4r_grpc.P4RuntimeStub(grpc.insecure_channel(address))
+        entities.append(p4r.Entity(table_entry=program.entry("flows_ipv4", match)))
+    client = Client(address, device_id=places["device_id"], wait=PATIENCE)
     # After an attacker's own program, or without one, the entries are not there: that is an answer.
     answers = (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
     def ask() -> None:
         try:
-            for _ in stub.Read(request, timeout=PATIENCE):
-                pass
+            client.read_all(*entities)
         except grpc.RpcError as failure:
             details = (failure.details() or "")[:100]
             if failure.code() not in (*answers, grpc.StatusCode.UNKNOWN):

@@ -11,7 +11,7 @@ import grpc
 from finsy.proto import p4i, p4r
 
 from accesspoint.checks.bench.switch.program import SERVER_MAC, STATION_MAC, STATION_PORT, UPLINK_PORT
-from accesspoint.checks.conformance.client import Client, Program, describe, errors, exact, insert
+from accesspoint.checks.harness.p4runtime import Client, Program, describe, details, exact, insert
 from accesspoint.checks.hostile.attack import Target
 from accesspoint.topologies.requirements import ROOT
 
@@ -65,11 +65,9 @@ class Intruder:
         return True
 
     def tell(self, failure: grpc.RpcError) -> None:
-        try:
-            said = next(error for error in errors(failure) if error.canonical_code)
-            self.target.refused(failure.code().name, said.message)
-        except (AssertionError, StopIteration):
-            self.target.refused(failure.code().name, describe(failure).partition(": ")[2])
+        """Report the first update's error, or that of the call."""
+        text = describe(failure).partition(": ")[2]
+        self.target.refused(failure.code().name, next((e.message for e in details(failure) if e.canonical_code), text))
 
     def let_through(self) -> None:
         """Insert the entries of the access point's program that the steady packets need."""

@@ -1,149 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A synchronous P4Runtime client: what a packet test needs, nothing that knows the program or the target.
+"""The packet tests' P4Runtime client: `checks/harness/p4runtime.py` with finsy's entities (`P4TableEntry`, ...).
 
-Entities are finsy's (`P4TableEntry`, `P4CounterEntry`, ...); finsy's own client is asynchronous, and PTF is not.
+It knows neither the program nor the target; finsy's own client is asynchronous, and PTF is not.
 """
 
 import os
 import queue
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from finsy import P4Schema
-from finsy.p4entity import decode_entity, decode_stream, encode_entities
-from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
+from finsy.p4entity import decode_entity, decode_stream
+from finsy.proto import p4r
 
-DEVICE_ID = 1
-RPC_TIMEOUT = 10  # seconds
+from accesspoint.checks.harness import p4runtime
+from accesspoint.checks.harness.p4runtime import WAIT, describe, details, name_of
+from accesspoint.checks.harness.waiting import eventually
+
+
+class Entity(Protocol):
+    """An entity of finsy's."""
+
+    def encode(self, schema: P4Schema) -> p4r.Entity: ...
+
+
+class Message(Protocol):
+    """A stream message of finsy's to the target: a packet-out or a digest acknowledgment."""
+
+    def encode_update(self, schema: P4Schema) -> p4r.StreamMessageRequest: ...
 
 
 class P4RuntimeError(Exception):
-    """A refused call: `code` of the call, `codes` of each update (P4Runtime 1.4, section 10)."""
+    """A refused call, with the error of each update (P4Runtime 1.4, section 10)."""
 
-    def __init__(self, error: grpc.RpcError):
-        self.code = error.code().name
-        self.codes: list[str] = []
-        lines = [f"{self.code}: {error.details()}"]
-        trailers = dict(error.trailing_metadata() or ())
-        status = rpc_status.Status.FromString(trailers.get("grpc-status-details-bin", b""))
-        for detail in status.details:
-            update = p4r.Error()
-            if detail.Unpack(update):
-                self.codes.append(rpc_code.Code.Name(update.canonical_code))
-                if update.canonical_code:
-                    lines.append(f"update {len(self.codes) - 1}: {self.codes[-1]}: {update.message}")
-        super().__init__("; ".join(lines))
+    def __init__(self, failure: grpc.RpcError) -> None:
+        updates = [
+            f"update {number}: {name_of(error.canonical_code)}: {error.message}"
+            for number, error in enumerate(details(failure))
+            if error.canonical_code
+        ]
+        super().__init__("; ".join([describe(failure), *updates]))
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise P4RuntimeError for a refused call."""
+    try:
+        yield
+    except grpc.RpcError as failure:
+        raise P4RuntimeError(failure) from None
 
 
 class Client:
-    """One primary connection. What the target sends unasked is kept by kind until a test takes it."""
+    """One primary connection. Stream messages are kept by kind until a test takes them."""
 
-    def __init__(self, address: str, p4info: Path, election_id: int = 1):
+    def __init__(self, address: str, p4info: Path, election_id: int = 1) -> None:
         self.schema = P4Schema(p4info)
-        self.election_id = U128.encode(election_id)
-        self._channel = grpc.insecure_channel(address)
+        self._client = p4runtime.Client(address)
+        self._kept: defaultdict[str, deque[p4r.StreamMessageResponse]] = defaultdict(deque)
         try:
-            grpc.channel_ready_future(self._channel).result(timeout=RPC_TIMEOUT)
+            grpc.channel_ready_future(self._client.channel).result(timeout=WAIT)
         except grpc.FutureTimeoutError:
             raise TimeoutError(f"nothing answers P4Runtime at {address}") from None
-        self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
-        self._inbox: dict[str, queue.SimpleQueue[Any]] = {
-            kind: queue.SimpleQueue()
-            for kind in ("arbitration", "packet", "digest", "idle_timeout_notification", "error")
-        }
-        self._stream = self._stub.StreamChannel(iter(self._requests.get, None))
-        self._reader = threading.Thread(target=self._read_stream, daemon=True)
-        self._reader.start()
-        self._become_primary()
+        try:
+            self._client.become_primary(election_id)
+        except (AssertionError, grpc.RpcError) as failure:
+            raise ConnectionError(f"not the primary controller: {failure}") from None
 
     def close(self) -> None:
-        """End the stream, then the connection."""
-        self._requests.put(None)
-        self._reader.join(RPC_TIMEOUT)
-        self._channel.close()
+        """End the stream and the connection."""
+        self._client.close()
 
     def push_pipeline(self, device_config: bytes) -> None:
         """Verify and commit the compiled program with the P4Info of this client."""
-        config = p4r.ForwardingPipelineConfig(p4info=self.schema.p4info, p4_device_config=device_config)
-        self._call(
-            self._stub.SetForwardingPipelineConfig,
-            p4r.SetForwardingPipelineConfigRequest(
-                device_id=DEVICE_ID,
-                election_id=self.election_id,
-                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-                config=config,
-            ),
-        )
+        with refusals():
+            self._client.push(p4info=self.schema.p4info, p4_device_config=device_config)
 
-    def insert(self, *entities: Any) -> None:
+    def insert(self, *entities: Entity) -> None:
         """Insert entities: one request, in order."""
         self._write(p4r.Update.INSERT, entities)
 
-    def modify(self, *entities: Any) -> None:
+    def modify(self, *entities: Entity) -> None:
         """Modify entities: one request, in order."""
         self._write(p4r.Update.MODIFY, entities)
 
-    def delete(self, *entities: Any) -> None:
+    def delete(self, *entities: Entity) -> None:
         """Delete entities: one request, in order."""
         self._write(p4r.Update.DELETE, entities)
 
-    def read(self, *entities: Any) -> list[Any]:
+    def read(self, *entities: Entity) -> list[Any]:
         """Read entities; one without a key stands for all of its kind."""
-        request = p4r.ReadRequest(device_id=DEVICE_ID, entities=encode_entities(entities, self.schema))
-        responses = self._call(lambda message, timeout: list(self._stub.Read(message, timeout=timeout)), request)
-        return [decode_entity(entity, self.schema) for response in responses for entity in response.entities]
+        with refusals():
+            found = self._client.read_all(*(entity.encode(self.schema) for entity in entities))
+        return [decode_entity(entity, self.schema) for entity in found]
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Message) -> None:
         """Send a packet-out or a digest acknowledgment."""
-        self._requests.put(message.encode_update(self.schema))
+        self._client.send_message(message.encode_update(self.schema))
 
     def receive(self, kind: str, timeout: float) -> Any:
         """Take the oldest message of a kind (`packet`, `digest`, ...); None when none comes within `timeout` s."""
-        try:
-            return self._inbox[kind].get(timeout=timeout)
-        except queue.Empty:
-            return None
+        deadline = time.monotonic() + timeout
+        while not self._kept[kind]:
+            try:
+                message = self._client.received.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return None
+            if not isinstance(message, p4r.StreamMessageResponse):
+                return None  # the target ended the stream; the next call says why
+            self._kept[message.WhichOneof("update")].append(message)
+        taken = self._kept[kind].popleft()
+        return taken.error if kind == "error" else decode_stream(taken, self.schema)
 
     def drain(self) -> None:
         """Forget everything that was received."""
-        for inbox in self._inbox.values():
-            while not inbox.empty():
-                inbox.get_nowait()
+        self._kept.clear()
+        while not self._client.received.empty():
+            self._client.received.get_nowait()
 
-    def _become_primary(self) -> None:
-        arbitration = p4r.MasterArbitrationUpdate(device_id=DEVICE_ID, election_id=self.election_id)
-        self._requests.put(p4r.StreamMessageRequest(arbitration=arbitration))
-        answer = self.receive("arbitration", RPC_TIMEOUT)
-        if answer is None or answer.status.code != rpc_code.OK:
-            raise ConnectionError(f"not the primary controller: {answer}")
-
-    def _read_stream(self) -> None:
-        try:
-            for message in self._stream:
-                kind = message.WhichOneof("update")
-                decoded = message.arbitration if kind == "arbitration" else self._decode(kind, message)
-                self._inbox[kind].put(decoded)
-        except grpc.RpcError:
-            pass  # the target ended the stream; the next call says why
-
-    def _decode(self, kind: str, message: p4r.StreamMessageResponse) -> Any:
-        return message.error if kind == "error" else decode_stream(message, self.schema)
-
-    def _write(self, kind: Any, entities: Iterable[Any]) -> None:
-        updates = [p4r.Update(type=kind, entity=entity.encode(self.schema)) for entity in entities]
-        request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=self.election_id, updates=updates)
-        self._call(self._stub.Write, request)
-
-    def _call(self, method: Callable[..., Any], request: Any) -> Any:
-        try:
-            return method(request, timeout=RPC_TIMEOUT)
-        except grpc.RpcError as error:
-            raise P4RuntimeError(error) from None
+    def _write(self, kind: p4r.Update.Type.ValueType, entities: tuple[Entity, ...]) -> None:
+        with refusals():
+            self._client.write(*(p4r.Update(type=kind, entity=entity.encode(self.schema)) for entity in entities))
 
 
 PATIENCE = float(os.environ.get("PTF_PATIENCE", "20"))
@@ -152,9 +134,4 @@ PATIENCE = float(os.environ.get("PTF_PATIENCE", "20"))
 
 def poll(condition: Callable[[], bool], timeout: float = PATIENCE, interval: float = 0.005) -> bool:
     """Wait until the condition holds; False when it does not within `timeout` s."""
-    end = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(interval)
-    return True
+    return bool(eventually(condition, timeout, interval))

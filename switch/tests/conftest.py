@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from accesspoint.checks.conformance.client import Client, Program
 from accesspoint.checks.harness.apswitch import ROOT, free_address, running, start_switch
+from accesspoint.checks.harness.p4runtime import Client, Program
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from finsy.gnmiclient import GNMIClient, GNMIClientError
 from finsy.ports import SwitchPortList
 from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
 
-from accesspoint.checks.conformance.client import WAIT
 from accesspoint.checks.harness.apswitch import BINARY, ROOT, free_address, running
+from accesspoint.checks.harness.p4runtime import WAIT
 
 SECOND = 1_000_000_000  # ns
 POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from finsy.proto import p4d, p4r, rpc_code
 
-from accesspoint.checks.conformance.client import (
+from accesspoint.checks.harness.p4runtime import (
     WAIT,
     Client,
     binary,

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import Client, Program, binary, code, delete, exact, insert, modify, update
 from accesspoint.checks.harness.apswitch import CPU_PORT
+from accesspoint.checks.harness.p4runtime import Client, Program, binary, code, delete, exact, insert, modify, update
 
 OK, EXISTS, MISSING, INVALID = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND, rpc_code.INVALID_ARGUMENT
 ABORTED = rpc_code.ABORTED

@@ -18,8 +18,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc, rpc_code
 
-from accesspoint.checks.conformance.client import WAIT, Client, Program, binary, code, exact, insert, modify, update
 from accesspoint.checks.harness.apswitch import CPU_PORT, free_address, running, start_switch
+from accesspoint.checks.harness.p4runtime import WAIT, Client, Program, binary, code, exact, insert, modify, update
 
 OK, FULL, INVALID = rpc_code.OK, rpc_code.RESOURCE_EXHAUSTED, rpc_code.INVALID_ARGUMENT
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED

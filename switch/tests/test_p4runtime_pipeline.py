@@ -13,8 +13,8 @@ import grpc
 import pytest
 from finsy.proto import p4i, p4r
 
-from accesspoint.checks.conformance.client import WAIT, Client, Program, code, exact, insert
 from accesspoint.checks.harness.apswitch import ROOT, start_switch
+from accesspoint.checks.harness.p4runtime import WAIT, Client, Program, code, exact, insert
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

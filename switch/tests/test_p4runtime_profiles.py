@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import Client, Program, binary, delete, exact, insert, modify, update
+from accesspoint.checks.harness.p4runtime import Client, Program, binary, delete, exact, insert, modify, update
 
 OK = rpc_code.OK
 INVALID = rpc_code.INVALID_ARGUMENT

@@ -11,8 +11,8 @@ import pytest
 from finsy.proto import p4r, rpc_code, stratum
 from google.protobuf import any_pb2
 
-from accesspoint.checks.conformance.client import Client, Program, binary, code, delete, exact, insert, modify, update
 from accesspoint.checks.harness.apswitch import CPU_PORT
+from accesspoint.checks.harness.p4runtime import Client, Program, binary, code, delete, exact, insert, modify, update
 
 OK, DENIED = rpc_code.OK, rpc_code.PERMISSION_DENIED
 FRAME = bytes.fromhex("0200000000ff 020000000001 1234") + b"payload".ljust(46, b"\0")

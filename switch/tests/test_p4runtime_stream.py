@@ -8,8 +8,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import Client, binary, code, exact, insert, modify, update
 from accesspoint.checks.harness.apswitch import CPU_PORT
+from accesspoint.checks.harness.p4runtime import Client, binary, code, exact, insert, modify, update
 
 OK, BACKUP, NO_PRIMARY = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 

@@ -15,9 +15,9 @@ import pytest
 from finsy import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc, p4r, rpc_code
 
-from accesspoint.checks.conformance.client import WAIT, Client, Program, modify
 from accesspoint.checks.harness.apswitch import BINARY, free_address, running, start_switch, wait_until_it_listens
 from accesspoint.checks.harness.certificates import Authority
+from accesspoint.checks.harness.p4runtime import WAIT, Client, Program, modify
 
 needs_openssl = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl is missing: apt-get install openssl"

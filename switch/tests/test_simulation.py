@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.client import Program, exact, insert, update
 from accesspoint.checks.harness.apswitch import ROOT
+from accesspoint.checks.harness.p4runtime import Program, exact, insert, update
 from accesspoint.checks.harness.simulated import LIBRARY, Refused, Simulated
 
 MS = 1_000_000  # ns

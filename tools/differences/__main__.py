@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accesspoint.checks.conformance.client import Program, insert
+from accesspoint.checks.harness.p4runtime import Program, insert
 from accesspoint.topologies import targets
 from accesspoint.topologies.links import veth
 from accesspoint.topologies.namespaces import contain

@@ -9,7 +9,7 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.client import Program, binary, update
+from accesspoint.checks.harness.p4runtime import Program, binary, update
 from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
 from tools.differences.switches import apswitch, write_pcap
 

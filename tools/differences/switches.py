@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.client import Client, Program
+from accesspoint.checks.harness.p4runtime import Client, Program
 from accesspoint.topologies import targets
 from accesspoint.topologies.links.veth import Wires, running
 from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame

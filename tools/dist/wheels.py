@@ -112,16 +112,18 @@ def client(to: Path, version: str) -> Path:
 
 
 def conformance(to: Path, version: str) -> Path:
-    """The suite under an import name of its own, and in it the modules of topologies/ that it uses.
+    """The suite under an import name of its own, and in it its P4Runtime client and the modules of topologies/ that it uses.
 
     Its imports are renamed, so no file of it belongs to another distribution, too."""
     copied(ROOT / "checks/conformance", to / CONFORMANCE)
     shutil.rmtree(to / CONFORMANCE / "stf")  # p4c's packet cases belong to this project's programs
+    copied(ROOT / "checks/harness", to / CONFORMANCE / "harness", "__init__", "p4runtime")
     copied(ROOT / "topologies", to / CONFORMANCE / "topologies", *CONFORMANCE_USES)
     for path in (to / CONFORMANCE).rglob("*.py"):
         text = re.sub(r"\baccesspoint\.checks\.conformance\b", CONFORMANCE, path.read_text())
         text = re.sub(r"\baccesspoint\.checks import conformance\b", f"import {CONFORMANCE}", text)
-        path.write_text(re.sub(r"\baccesspoint\.topologies\b", f"{CONFORMANCE}.topologies", text))
+        text = re.sub(r"\baccesspoint\.(?:checks\.)?(harness|topologies)\b", rf"{CONFORMANCE}.\1", text)
+        path.write_text(text)
     described(to, "conformance", version)
     return to
 

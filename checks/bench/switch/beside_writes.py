@@ -144,7 +144,7 @@ def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
 
 def main() -> None:
     """Inserts and removes flows that send nothing, PACE a second; SIGINT ends it, and it says how many it were."""
-    from accesspoint.checks.conformance.client import Program
+    from accesspoint.checks.harness.p4runtime import Program
 
     writer = Writer(Program(ROOT / "p4src/compiled/ap.json", ROOT / "p4src/compiled/ap.p4info.txtpb"), push=False)
     flows = range(1 << 20, (1 << 20) + 20_000)

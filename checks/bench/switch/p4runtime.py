@@ -70,7 +70,7 @@ class Writer:
     def __init__(self, program: Any, push: bool) -> None:
         from finsy.proto import U128, p4r
 
-        from accesspoint.checks.conformance.client import Client, exact, insert
+        from accesspoint.checks.harness.p4runtime import Client, exact, insert
 
         self.client = Client(ADDRESS, program).become_primary(ELECTION)
         if push:
@@ -108,7 +108,7 @@ def repeated(part: bytes, numbers: range) -> bytes:
 
 def larger(directory: Path) -> Any:
     """ap.p4 with room for a million flows."""
-    from accesspoint.checks.conformance.client import Program
+    from accesspoint.checks.harness.p4runtime import Program
 
     document = json.loads((ROOT / "p4src/compiled/ap.json").read_text())
     for pipeline in document["pipelines"]:

@@ -4,9 +4,9 @@
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import Client, exact, insert, name_of
 from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+from accesspoint.checks.harness.p4runtime import Client, exact, insert, name_of
 
 OK, BACKUP, NO_PRIMARY = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 

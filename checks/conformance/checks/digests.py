@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary, exact
 from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import check, expect, fail
+from accesspoint.checks.harness.p4runtime import binary, exact
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 DIGEST, IN_SET = 19, 22  # requests

@@ -7,9 +7,9 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from accesspoint.checks.conformance.checks.tables import CONSTANT, EXACT, exact_entry, say
-from accesspoint.checks.conformance.client import exact
 from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+from accesspoint.checks.harness.p4runtime import exact
 
 INVALID, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.NOT_FOUND
 SECOND = 10**9  # ns

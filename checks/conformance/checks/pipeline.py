@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r
 
-from accesspoint.checks.conformance.client import Client, exact, insert
 from accesspoint.checks.conformance.fixture import Fixture, load
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+from accesspoint.checks.harness.p4runtime import Client, exact, insert
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

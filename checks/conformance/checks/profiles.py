@@ -7,9 +7,9 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary, exact
 from accesspoint.checks.conformance.fixture import Fixture
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+from accesspoint.checks.harness.p4runtime import binary, exact
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 FULL, IN_USE = rpc_code.RESOURCE_EXHAUSTED, rpc_code.FAILED_PRECONDITION

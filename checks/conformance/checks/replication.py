@@ -3,9 +3,9 @@
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary
 from accesspoint.checks.conformance.fixture import Fixture, answer_of
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect
+from accesspoint.checks.harness.p4runtime import binary
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 MULTICAST, CLONE = 20, 21  # requests

@@ -7,9 +7,9 @@ import grpc
 from finsy.proto import p4r, rpc_code, rpc_status
 
 from accesspoint.checks.conformance.checks.tables import EXACT, exact_entry, say
-from accesspoint.checks.conformance.client import delete, errors, exact, insert, modify, name_of, update
 from accesspoint.checks.conformance.fixture import Fixture, entity
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
+from accesspoint.checks.harness.p4runtime import delete, errors, exact, insert, modify, name_of, update
 
 INVALID, EXISTS, MISSING = rpc_code.INVALID_ARGUMENT, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND
 

@@ -4,9 +4,9 @@
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary
 from accesspoint.checks.conformance.fixture import PADDING, Fixture
 from accesspoint.checks.conformance.suite import check, expect
+from accesspoint.checks.harness.p4runtime import binary
 
 TO_CPU = 24  # request
 FRAMES = 200

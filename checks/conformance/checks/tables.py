@@ -5,9 +5,9 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary, exact
 from accesspoint.checks.conformance.fixture import Fixture, between, lpm, optional, ternary
 from accesspoint.checks.conformance.suite import check, expect
+from accesspoint.checks.harness.p4runtime import binary, exact
 
 INVALID, DENIED = rpc_code.INVALID_ARGUMENT, rpc_code.PERMISSION_DENIED
 FULL, EXISTS, MISSING = rpc_code.RESOURCE_EXHAUSTED, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND

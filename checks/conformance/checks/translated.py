@@ -11,9 +11,9 @@ from functools import wraps
 import grpc
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import binary, exact
 from accesspoint.checks.conformance.fixture import Fixture, between, lpm, ternary
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect
+from accesspoint.checks.harness.p4runtime import binary, exact
 
 EXACT, TERNARY, LPM, RANGE, PORT, _, DIGEST, WRITE, READ = range(1, 10)
 OF_NAME, PERHAPS, SAMPLE, KEEP = range(1, 5)

@@ -3,9 +3,9 @@
 
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance.client import exact
 from accesspoint.checks.conformance.fixture import PADDING, REQUEST, Answer, Fixture
 from accesspoint.checks.conformance.suite import check, expect
+from accesspoint.checks.harness.p4runtime import exact
 
 TOO_SHORT, NO_MATCH, OUT_OF_BOUNDS, HEADER_TOO_SHORT, UNWANTED, UNLIKELY = 1, 2, 3, 4, 6, 7
 ITEMS, OPTIONS, LIST, LOOK, STEP, VERIFY, PAIR, WAYS, PUSH, POP, INVALIDATE, LONG, NO_CASE = range(1, 14)

@@ -3,9 +3,9 @@
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.client import exact
 from accesspoint.checks.conformance.fixture import Fixture, lpm, optional, ternary
 from accesspoint.checks.conformance.suite import check, expect
+from accesspoint.checks.harness.p4runtime import exact
 
 OUT_OF_RANGE = (rpc_code.OUT_OF_RANGE, rpc_code.INVALID_ARGUMENT)  # 8.3 has the one, 9.1.1 and 9.1.2 the other
 

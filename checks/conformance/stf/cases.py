@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from accesspoint.checks.conformance.client import Program
 from accesspoint.checks.conformance.suite import NotApplicable
+from accesspoint.checks.harness.p4runtime import Program
 
 COMPILER = "p4c-bm2-ss"
 COMPILES = 120  # s; p4c on the largest program takes a second

@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 from finsy.proto import p4i, p4r
 
-from accesspoint.checks.conformance.client import Program, binary, update
 from accesspoint.checks.conformance.stf.language import Add, Call, Command, SetDefault, Value
 from accesspoint.checks.conformance.suite import fail
+from accesspoint.checks.harness.p4runtime import Program, binary, update
 
 RANKED = (p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL)
 Updates = list[p4r.Update]

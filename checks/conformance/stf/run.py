@@ -9,8 +9,6 @@ from pathlib import Path
 import grpc
 from finsy.proto import p4r
 
-from accesspoint.checks.conformance import client as clients
-from accesspoint.checks.conformance.client import Client, Program, describe, name_of
 from accesspoint.checks.conformance.stf.entities import Entities, Updates, wrapped
 from accesspoint.checks.conformance.stf.language import (
     Add,
@@ -25,6 +23,7 @@ from accesspoint.checks.conformance.stf.language import (
 )
 from accesspoint.checks.conformance.stf.piped import PipedServer
 from accesspoint.checks.conformance.suite import Failed, expect, fail
+from accesspoint.checks.harness.p4runtime import Client, Program, delete, describe, errors, name_of
 from accesspoint.topologies import targets
 
 QUIET = 0.1  # s; what should not leave has left by then, after the last packet was taken
@@ -126,7 +125,7 @@ class Case:
                 self.write(one.line, self.entities.set_default(one))
             case RemoveAll():
                 entries = [entry for entry in self.client.read(table_entry=p4r.TableEntry()) if not entry.is_const]
-                self.write(one.line, [clients.delete(entry) for entry in entries if not entry.is_default_action])
+                self.write(one.line, [delete(entry) for entry in entries if not entry.is_default_action])
             case CheckCounter():
                 self.check_counter(one)
             case Command(word="counter_read" | "register_read" | "meter_get_rates" | "mirroring_get"):
@@ -143,7 +142,7 @@ class Case:
             try:
                 self.client.write(one)
             except grpc.RpcError as failure:
-                said = [f"{name_of(e.canonical_code)} {e.message}" for e in clients.errors(failure) if e.canonical_code]
+                said = [f"{name_of(e.canonical_code)} {e.message}" for e in errors(failure) if e.canonical_code]
                 fail(f"line {line} is refused: {'; '.join(said)}")
 
     def read(self, one: Command) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from accesspoint.checks.conformance.client import delete, exact, insert, modify, update
+from accesspoint.checks.harness.p4runtime import delete, exact, insert, modify, update
 from accesspoint.checks.hostile.attack import Target, attack
 from accesspoint.checks.hostile.intruder import ELECTION, Intruder, access_point, changed, tree
 from accesspoint.checks.hostile.tools import channel, many, mutations, throw, together

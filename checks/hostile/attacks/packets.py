@@ -6,7 +6,7 @@ import socket
 import time
 
 from accesspoint.checks.bench.switch.program import SERVER_MAC, STATION_MAC, five_tuple
-from accesspoint.checks.conformance.client import update
+from accesspoint.checks.harness.p4runtime import update
 from accesspoint.checks.hostile.attack import Target, attack
 from accesspoint.checks.hostile.intruder import Intruder, own
 from accesspoint.checks.hostile.tools import mutate

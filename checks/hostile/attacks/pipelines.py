@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from accesspoint.checks.conformance.client import Client
+from accesspoint.checks.harness.p4runtime import Client
 from accesspoint.checks.hostile.attack import Target, attack
 from accesspoint.checks.hostile.intruder import Intruder, changed, graft, nodes, own, tree
 from accesspoint.checks.hostile.tools import mutate, together
