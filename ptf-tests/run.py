@@ -67,10 +67,10 @@ def named_interfaces(words: list[str]) -> dict[int, str]:
     """The tests' interfaces of a target that runs already."""
     interfaces: dict[int, str] = {}
     for word in words:
-        port, _, name = word.partition("@")
-        if not port.isdigit() or int(port) not in PORTS or not name:
+        number, _, name = word.partition("@")
+        if not number.isdigit() or int(number) not in PORTS or not name:
             raise RunError(f"--interface {word} is not PORT@NAME with a port of {PORTS[0]} to {PORTS[-1]}")
-        interfaces[int(port)] = name
+        interfaces[int(number)] = name
     for port in PORTS:
         if port not in interfaces:
             raise RunError(f"port {port} has no interface; name it with --interface {port}@NAME")
@@ -180,8 +180,10 @@ def run_tests(
     """Run tests of a directory with PTF and return the outcome of each."""
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
-    parameters = {"address": place.address, "p4info": str(place.p4info), "results": str(results)}
-    parameters |= {
+    parameters: dict[str, object] = {
+        "address": place.address,
+        "p4info": str(place.p4info),
+        "results": str(results),
         "cannot": target.cannot,
         "cases": arguments.cases,
         "connections": arguments.connections or 0,

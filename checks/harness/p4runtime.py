@@ -6,6 +6,7 @@ server does otherwise than its caller expects is an AssertionError that says so.
 """
 
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -19,6 +20,7 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_code, rpc_status
 from google.protobuf import text_format
 
 WAIT = 10.0  # seconds; only a failing test waits that long
+EMPTY = Path(os.devnull)
 
 
 def binary(value: int) -> bytes:
@@ -27,9 +29,9 @@ def binary(value: int) -> bytes:
 
 
 class Program:
-    """A compiled program, its objects by their short names."""
+    """A compiled program, its objects by their short names; it has none when no files are named."""
 
-    def __init__(self, json: Path, p4info: Path) -> None:
+    def __init__(self, json: Path = EMPTY, p4info: Path = EMPTY) -> None:
         self.device_config = json.read_bytes()
         self.p4info = text_format.Parse(p4info.read_text(), p4i.P4Info())
 
@@ -112,7 +114,7 @@ class Client:
     """One P4Runtime client: a channel and a stream."""
 
     address: str
-    program: Program | None = None
+    program: Program = field(default_factory=Program)
     election_id: int | None = None
     role: str = ""
     device_id: int = 1

@@ -3,11 +3,10 @@
 
 import ctypes
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from finsy.proto import U128, p4r, rpc_status
+from finsy.proto import U128, p4i, p4r, rpc_status
 
-from accesspoint.checks.harness.p4runtime import Program
 from accesspoint.topologies.requirements import ROOT
 
 LIBRARY = ROOT / "target/release/libapswitch_c.so"
@@ -34,6 +33,13 @@ class Refused(Exception):
     def __init__(self, text: str, status: bytes) -> None:
         super().__init__(text)
         self.status = rpc_status.Status.FromString(status)
+
+
+class Pipeline(Protocol):
+    """A compiled program."""
+
+    p4info: p4i.P4Info
+    device_config: bytes
 
 
 class Simulated:
@@ -122,7 +128,7 @@ class Simulated:
         self.send(stream, p4r.StreamMessageRequest(arbitration=arbitration))
         return stream
 
-    def push(self, program: Program) -> None:
+    def push(self, program: Pipeline) -> None:
         config = p4r.ForwardingPipelineConfig(p4info=program.p4info, p4_device_config=program.device_config)
         commit = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         request = p4r.SetForwardingPipelineConfigRequest(

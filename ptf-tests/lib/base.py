@@ -28,11 +28,12 @@ from finsy import (
     P4TableEntry,
     P4TableMatch,
 )
+from finsy.p4entity import P4IdleTimeoutNotification
 from ptf.base_tests import BaseTest
 from ptf.testutils import test_params_get, verify_no_other_packets
 
-from accesspoint.ptf_tests.lib.p4runtime import PATIENCE, Client, poll
-from accesspoint.ptf_tests.lib.packets import mac
+from accesspoint.ptf_tests.lib.p4runtime import PATIENCE, Client, Entity, poll
+from accesspoint.ptf_tests.lib.packets import Frame, mac
 from accesspoint.ptf_tests.lib.ports import OTHER_STATION, PORTS, SLOW, STATION, UPLINK
 
 DEMOTE_HOLD = 1.0  # s, as in p4src/v1model/demote.p4: what is of no known flow stays demoted so long
@@ -116,7 +117,7 @@ class AccessPointTest(BaseTest):
         self.dataplane.flush()
         self.p4 = connect()
         self.p4.drain()
-        self.inserted: list[Any] = []
+        self.inserted: list[list[Entity]] = []
         self.metered: set[tuple[int, int]] = set()
         self.demoted = False
         self.reset_counts()
@@ -141,25 +142,25 @@ class AccessPointTest(BaseTest):
 
     # Control plane
 
-    def insert(self, *entities: Any) -> None:
+    def insert(self, *entities: Entity) -> None:
         """Insert entities; tearDown deletes them."""
         self.p4.insert(*entities)
         self.inserted.append(list(entities))
 
-    def delete(self, *entities: Any) -> None:
+    def delete(self, *entities: Entity) -> None:
         """Delete entities that the test has inserted."""
         self._lift_meters(entities)
         self.p4.delete(*entities)
         for group in self.inserted:
             group[:] = [entity for entity in group if not any(entity is deleted for deleted in entities)]
 
-    def _lift_meters(self, entities: Iterable[Any]) -> None:
+    def _lift_meters(self, entities: Iterable[Entity]) -> None:
         """With BMv2 an entry without a meter has that of the deleted one in whose place it is."""
-        metered = [entity for entity in entities if getattr(entity, "meter_config", None) is not None]
+        metered = [one for one in entities if isinstance(one, P4TableEntry) and one.meter_config is not None]
         if metered:
             self.p4.modify(*(P4DirectMeterEntry(table_entry=entity) for entity in metered))
 
-    def modify(self, *entities: Any) -> None:
+    def modify(self, *entities: Entity) -> None:
         """Modify entities that the test has inserted."""
         self.p4.modify(*entities)
 
@@ -263,7 +264,7 @@ class AccessPointTest(BaseTest):
         """Expect that no digest comes."""
         self.assertIsNone(self.p4.receive("digest", SILENCE))
 
-    def expect_packet_in(self, packet: Any, ingress_port: int) -> None:
+    def expect_packet_in(self, packet: Frame, ingress_port: int) -> None:
         """The next packet-in is this packet from this port."""
         received = self.p4.receive("packet", PATIENCE)
         self.assertIsNotNone(received, "no packet-in arrived")
@@ -275,41 +276,44 @@ class AccessPointTest(BaseTest):
 
     def expect_idle(self, expected: P4TableEntry, meanwhile: Callable[[], None]) -> None:
         """Expect this entry in the next idle timeout notification; until it comes, `meanwhile` runs."""
-        notification = None
+        heard: list[P4IdleTimeoutNotification] = []
 
         def hear() -> bool:
-            nonlocal notification
             meanwhile()
-            notification = self.p4.receive("idle_timeout_notification", 0.05)
-            return notification is not None
+            if (notification := self.p4.receive("idle_timeout_notification", 0.05)) is not None:
+                heard.append(notification)
+            return bool(heard)
 
         self.assertTrue(poll(hear), "no idle timeout notification arrived")
-        idle = [found.encode(self.p4.schema).table_entry for found in notification]
+        idle = [found.encode(self.p4.schema).table_entry for found in heard[0]]
         want = expected.encode(self.p4.schema).table_entry
         self.assertEqual([(found.table_id, list(found.match)) for found in idle], [(want.table_id, list(want.match))])
 
-    def send_out(self, packet: Any, egress_port: int) -> None:
+    def send_out(self, packet: Frame, egress_port: int) -> None:
         """Send a packet-out."""
         self.p4.send(P4PacketOut(bytes(packet), egress_port=egress_port, pad=0))
 
     # Data plane
 
-    def send(self, port: int, *packets: Any) -> None:
+    def send(self, port: int, *packets: Frame) -> None:
         """Send frames into a port, one after the other."""
         for packet in packets:
             self.dataplane.send(0, port, bytes(packet))
 
-    def send_many(self, port: int, packet: Any, count: int, to: int) -> None:
+    def send_many(self, port: int, packet: Frame, count: int, to: int) -> None:
         """Send a frame many times, of class 0 and through port `to`, no faster than the target takes it."""
 
         def seen() -> int:
             counts = self.read_counts(to)
             return counts["arrived"][0] + counts["dropped"][0]
 
+        def reached(count: int) -> bool:
+            return seen() == count
+
         before = seen()
         for sent in range(BURST, count + 1, BURST):
             self.send(port, *[packet] * BURST)
-            poll(lambda expected=before + sent: seen() == expected)
+            poll(partial(reached, before + sent))
         self.assertEqual(seen(), before + count, f"packets that port {to} was to get")
 
     def receive(self, port: int, timeout: float = PATIENCE) -> bytes | None:
@@ -321,27 +325,28 @@ class AccessPointTest(BaseTest):
         """The frames that left the port, up to a silence of `timeout` s."""
         return list(iter(partial(self.receive, port, timeout), None))
 
-    def expect(self, port: int, *packets: Any, timeout: float = PATIENCE) -> None:
+    def expect(self, port: int, *packets: Frame, timeout: float = PATIENCE) -> None:
         """Exactly these frames leave the port next, in this order, bit by bit, each within `timeout` s of the last."""
         for number, packet in enumerate(packets):
             received = self.receive(port, timeout)
-            self.assertIsNotNone(
-                received, f"frame {number} of {len(packets)} did not leave port {port}: {bytes(packet).hex()}"
-            )
+            missing = f"frame {number} of {len(packets)} did not leave port {port}: {bytes(packet).hex()}"
+            assert received is not None, missing
             self.assertEqual(received.hex(), bytes(packet).hex(), f"frame {number} of {len(packets)} at port {port}")
 
     def expect_nothing(self) -> None:
         """Expect that no other frame leaves any port."""
         verify_no_other_packets(self, timeout=SILENCE)
 
-    def send_and_expect(self, port: int, packet: Any, to: int | tuple[int, ...], expected: Any = None) -> None:
+    def send_and_expect(
+        self, port: int, packet: Frame, to: int | tuple[int, ...], expected: Frame | None = None
+    ) -> None:
         """The frame, or what it is expected to become, leaves exactly the ports `to`."""
         self.send(port, packet)
         for egress_port in (to,) if isinstance(to, int) else to:
             self.expect(egress_port, packet if expected is None else expected)
         self.expect_nothing()
 
-    def send_and_expect_drop(self, port: int, packet: Any) -> None:
+    def send_and_expect_drop(self, port: int, packet: Frame) -> None:
         """The frame leaves no port."""
         self.send(port, packet)
         self.expect_nothing()

@@ -106,7 +106,8 @@ def run(
     ]
     for process in started:
         process.start()
-    total, found = Tally(), []
+    total = Tally()
+    found: list[Found] = []
     columns = TextColumn("connections"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=connections)

@@ -62,7 +62,7 @@ class Client:
     def __init__(self, address: str, p4info: Path, election_id: int = 1) -> None:
         self.schema = P4Schema(p4info)
         self._client = p4runtime.Client(address)
-        self._kept: defaultdict[str, deque[p4r.StreamMessageResponse]] = defaultdict(deque)
+        self._kept: defaultdict[str | None, deque[p4r.StreamMessageResponse]] = defaultdict(deque)
         try:
             grpc.channel_ready_future(self._client.channel).result(timeout=WAIT)
         except grpc.FutureTimeoutError:

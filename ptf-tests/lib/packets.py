@@ -9,6 +9,8 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import checksum
 
+Frame = Packet | bytes
+
 NOT_ECT, ECT1, ECT0, CE = range(4)  # RFC 3168, section 5
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -45,6 +47,7 @@ def build_arp(source: int, target: int, **ethernet_fields: Any) -> Packet:
 def build_ip(source: int, target: int, *, version: int = 4, ecn: int = NOT_ECT, dscp: int = 0, **fields: Any) -> Packet:
     """Ethernet and IP headers from host to host."""
     traffic_class = dscp << 2 | ecn
+    header: Packet
     if version == 4:
         header = IP(src=ipv4(source), dst=ipv4(target), tos=traffic_class, **fields)
     else:
@@ -108,7 +111,7 @@ def pad(packet: Packet, size: int) -> Packet:
     return packet / Raw(bytes(index & 0xFF for index in range(size - len(packet))))
 
 
-def set_ecn(packet: Any, ecn: int) -> bytes:
+def set_ecn(packet: Frame, ecn: int) -> bytes:
     """Return the frame with another ECN codepoint and, for IPv4, a new header checksum."""
     frame = bytearray(bytes(packet))
     if frame[12:14] == b"\x86\xdd":

@@ -131,7 +131,7 @@ class VirtualNetwork:
         """End the switch."""
         self.switch.close()
 
-    def _write(self, kind: int, entities: list[p4r.Entity]) -> None:
+    def _write(self, kind: p4r.Update.Type.ValueType, entities: list[p4r.Entity]) -> None:
         self.switch.write(*(p4r.Update(type=kind, entity=entity) for entity in entities))
 
     @property

@@ -224,7 +224,9 @@ def main() -> int:
     ]
     for worker in workers:
         worker.start()
-    wrong, found, sound = [], {}, 0
+    wrong: list[str] = []
+    found: dict[str, str] = {}
+    sound = 0
     while len(found) < len(todo) or sound < len(workers):
         name, killer, how = answers.get(timeout=600)
         if not name:

@@ -9,6 +9,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def mutants(program: dict[str, Any]) -> Iterator[tuple[str, Callable[[], str]]]:
     for name, place, value in (*conditions(program), *primitives(program), *tables(program), *parser(program)):
         seen[name] += 1
         number = f" #{seen[name]}" if seen[name] > 1 else ""
-        yield name + number, lambda place=place, value=value: changed(program, place, value)
+        yield name + number, partial(changed, program, place, value)
 
 
 def changed(program: dict[str, Any], place: Place, value: Any) -> str:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ack: pure ACKs go first, as long as they keep within the rate of their queue."""
 
+from finsy import P4TableEntry
+from scapy.packet import Packet
+
 from accesspoint.ptf_tests.lib.base import (
     BURST,
     SLOW,
@@ -18,7 +21,7 @@ from accesspoint.ptf_tests.tests.test_flows import flow_entry
 ACK_SIZE = 54  # bytes, IPv4 without options
 
 
-def prioritise_entry(queue, *, filter=0, port=UPLINK):
+def prioritise_entry(queue: int, *, filter: int = 0, port: int = UPLINK) -> P4TableEntry:
     """Pure ACKs that leave the port join the queue; superseded ones are dropped when `filter` is 1."""
     return entry("ack_priority", {"egress_port": port}, "prioritise", queue=queue, filter=filter)
 
@@ -26,7 +29,7 @@ def prioritise_entry(queue, *, filter=0, port=UPLINK):
 class PureAckJoinsItsQueue(HostsTest):
     """Pure ACKs join the priority queue, everything else stays where `classify` put it."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7))
         acks = [build_ack(STATION, UPLINK, version=version) for version in (4, 6)]
         others = [build_tcp(STATION, UPLINK), build_udp(STATION, UPLINK), build_ack(STATION, UPLINK, flags="FA")]
@@ -41,7 +44,7 @@ class PureAckJoinsItsQueue(HostsTest):
 class OtherPortsHaveNoPriority(HostsTest):
     """The entry is the port's: an ACK that leaves another port waits with the rest."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7))
         self.send_and_expect(UPLINK, build_ack(UPLINK, STATION), STATION)
         self.expect_queued(STATION, {0: 1})
@@ -50,7 +53,7 @@ class OtherPortsHaveNoPriority(HostsTest):
 class PriorityOverridesClass(HostsTest):
     """A pure ACK keeps its class and leaves the class's queue."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(3, queue=2), prioritise_entry(7))
         self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
         self.send_and_expect(STATION, build_tcp(STATION, UPLINK), UPLINK)
@@ -61,7 +64,7 @@ class PriorityOverridesClass(HostsTest):
 class BusyPortTest(HostsTest):
     """A test of what leaves the slow port, and when."""
 
-    def send_behind(self, bulk, *acks):
+    def send_behind(self, bulk: list[Packet], *acks: Packet) -> int:
         """Send ACKs into the slow port once bulk waits there; how many frames of it had left when they had come."""
         self.send(STATION, *bulk)
         self.assertTrue(poll(lambda: self.read_counts(SLOW)["arrived"][0] == len(bulk)))
@@ -75,7 +78,7 @@ class BusyPortTest(HostsTest):
 class AckOvertakesBulk(BusyPortTest):
     """On a busy port an ACK leaves before the data that waited when it came."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7, port=SLOW))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(5)]
         ack = build_ack(STATION, SLOW)
@@ -89,7 +92,7 @@ class AckOvertakesBulk(BusyPortTest):
 class FullPortDropsBulkFirst(HostsTest):
     """A port that is full of bulk loses none of the ACKs, and sends them next."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7, port=SLOW))
         bulk, count = build_udp(STATION, SLOW, size=200), 3 * BURST
         acks = [build_ack(STATION, SLOW, number) for number in range(1, 11)]
@@ -109,7 +112,7 @@ class FullPortDropsBulkFirst(HostsTest):
 class PriorityQueueIsMetered(HostsTest):
     """Above the rate of its queue an ACK joins queue 0; other queues and ports have rates of their own."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7), class_entry(1, queue=6, dscp=46), flow_entry(STATION, UPLINK, protocol=6))
         self.set_queue_meter(UPLINK, 7, meter_config(1, 2 * ACK_SIZE + 1))
         for _ in range(5):
@@ -126,7 +129,7 @@ class PriorityQueueIsMetered(HostsTest):
 class QueueMeterCanBeLifted(HostsTest):
     """Without a rate the queue takes every ACK again."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(5), flow_entry(STATION, UPLINK, protocol=6))
         self.set_queue_meter(UPLINK, 5, meter_config(1, 1))
         self.send_and_expect(STATION, build_ack(STATION, UPLINK), UPLINK)
@@ -139,7 +142,7 @@ class QueueMeterCanBeLifted(HostsTest):
 class AckAboveTheRateWaits(BusyPortTest):
     """On a busy port an ACK above the rate of its queue waits with the bulk: nobody buys priority."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(prioritise_entry(7, port=SLOW), flow_entry(STATION, SLOW, protocol=6))
         self.set_queue_meter(SLOW, 7, meter_config(1, ACK_SIZE + 1))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(4)]

@@ -23,7 +23,7 @@ from accesspoint.ptf_tests.tests.test_mark import port_feedback
 class UnmatchedPacketHasClassZero(HostsTest):
     """By default a packet is of class 0 and waits in queue 0."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         packet = build_udp(STATION, UPLINK, size=300)
         self.send_and_expect(STATION, packet, UPLINK)
         self.expect_counts(UPLINK, 0, arrived=(1, 300), sent=(1, 300))
@@ -33,7 +33,7 @@ class UnmatchedPacketHasClassZero(HostsTest):
 class EachKeySelects(HostsTest):
     """A packet that matches gets the class and queue, one that differs in that part alone does not."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         udp = build_udp(STATION, UPLINK)
         opaque = build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60)
         self.insert(flow_entry(STATION, UPLINK, sport=7, flow_class=6, flow_index=200))
@@ -71,7 +71,7 @@ class EachKeySelects(HostsTest):
 class HigherPriorityWins(HostsTest):
     """The matching entry of highest priority decides, in any order of insertion."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(3, priority=20, protocol=17),
             class_entry(4, priority=30, dscp=46),
@@ -88,7 +88,7 @@ class HigherPriorityWins(HostsTest):
 class DefaultClassCanChange(HostsTest):
     """The default class is an operator's choice and can be taken back."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         default = P4TableEntry("classify", is_default_action=True)
         default.action = P4TableAction("set_class", class_id=7, queue=3, regulated=1)
         self.p4.modify(default)
@@ -104,7 +104,7 @@ class DefaultClassCanChange(HostsTest):
 class UnregulatedClassHasNoFeedback(HostsTest):
     """A class that is not regulated is neither marked nor dropped."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(3, regulated=0, dscp=46),
             *port_feedback(ALWAYS),
@@ -119,7 +119,7 @@ class UnregulatedClassHasNoFeedback(HostsTest):
 class DemotedPacketIsRegulated(HostsTest):
     """A packet above its queue's meter waits with the bulk, and has the bulk's feedback, with any class."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(3, queue=6, regulated=0, dscp=46),
             *port_feedback(ALWAYS),

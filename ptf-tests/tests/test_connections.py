@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from finsy import P4TableEntry
 from hypothesis import strategies as st
 from ptf.testutils import test_params_get
 
@@ -67,11 +68,18 @@ class PtfNetwork:
         """Return how much later than a FIFO's a frame may leave the port."""
         return (TOLERANCE if port == SLOW else PASSING) * MILLISECOND
 
-    def flow(self, way: Way, index: int = 0, generation: int = 0) -> object:
+    def flow(self, way: Way, index: int = 0, generation: int = 0) -> P4TableEntry:
         """Return the entry of a flow."""
-        ports = {"sport": way.source_port, "dport": way.target_port}
-        ends = way.source, way.target
-        return flow_entry(*ends, version=way.version, protocol=TCP, flow_index=index, generation=generation, **ports)
+        return flow_entry(
+            way.source,
+            way.target,
+            version=way.version,
+            protocol=TCP,
+            sport=way.source_port,
+            dport=way.target_port,
+            flow_index=index,
+            generation=generation,
+        )
 
     def set_flows(self, gone: list[Way], learned: list[tuple[Way, int, int]]) -> None:
         """Delete and insert flows."""

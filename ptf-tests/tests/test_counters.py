@@ -8,7 +8,7 @@ from accesspoint.ptf_tests.lib.packets import build_udp
 class EveryClassIsCountedApart(HostsTest):
     """Each port and class has counters of its own, packets and bytes."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*(class_entry(class_id, dst_port=f"{class_id}...{class_id}") for class_id in range(8)))
         for target in PORTS[:3]:
             source = PORTS[target % 3]
@@ -26,12 +26,12 @@ class EveryClassIsCountedApart(HostsTest):
 class QueueIsTheDifference(HostsTest):
     """`arrived - sent` is what the queue holds: it grows with a burst, falls packet by packet, and ends at zero."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         packets = [build_udp(STATION, SLOW, size=1000, sport=number) for number in range(5)]
         self.send(STATION, *packets)
-        depths = []
+        depths: list[int] = []
 
-        def empty():
+        def empty() -> bool:
             counts = self.read_counts(SLOW)
             depth = counts["arrived"][0] - counts["sent"][0]
             self.assertEqual(counts["arrived"][1] - counts["sent"][1], 1000 * depth)
@@ -50,7 +50,7 @@ class QueueIsTheDifference(HostsTest):
 class JumboBytesAreCounted(HostsTest):
     """Bytes are those of the whole frame, whatever its size."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         sizes = (60, 1514, 9014)
         for size in sizes:
             self.send(STATION, build_udp(STATION, UPLINK, size=size))

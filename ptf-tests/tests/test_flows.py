@@ -3,9 +3,10 @@
 
 from functools import partial
 
-from finsy import P4DirectCounterEntry
+from finsy import P4DirectCounterEntry, P4TableEntry
 from scapy.layers.inet import ICMP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
@@ -23,7 +24,17 @@ from accesspoint.ptf_tests.lib.base import (
 from accesspoint.ptf_tests.lib.packets import build_arp, build_ip, build_tcp, build_udp, ipv4, ipv6
 
 
-def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222, place=UNTAGGED, **action):
+def flow_entry(
+    source: int,
+    target: int,
+    *,
+    version: int = 4,
+    protocol: int = 17,
+    sport: int = 1111,
+    dport: int = 2222,
+    place: dict[str, int] = UNTAGGED,
+    **action: int,
+) -> P4TableEntry:
     """The flow of `build_udp` and, with protocol 6, of `build_tcp`; by default index 1, no class, no feedback.
 
     `place`: its VLAN, and its ports where they are not those of the hosts.
@@ -47,11 +58,21 @@ def flow_entry(source, target, *, version=4, protocol=17, sport=1111, dport=2222
 class FlowsTest(HostsTest):
     """A flows test: unknown flows are reported."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.subscribe("flow_ipv4_digest_t", "flow_ipv6_digest_t")
 
-    def expect_flow(self, version, source, target, protocol, sport, dport, ingress_port, egress_port):
+    def expect_flow(
+        self,
+        version: int,
+        source: int,
+        target: int,
+        protocol: int,
+        sport: int,
+        dport: int,
+        ingress_port: int,
+        egress_port: int,
+    ) -> None:
         """The next digest reports this flow."""
         address = ipv4 if version == 4 else ipv6
         self.expect_digest(
@@ -66,7 +87,7 @@ class FlowsTest(HostsTest):
             **UNTAGGED,
         )
 
-    def read_flow(self, flow):
+    def read_flow(self, flow: P4TableEntry) -> tuple[int, int]:
         """Packets and bytes of a flow's direct counter."""
         (counter,) = self.p4.read(P4DirectCounterEntry(f"{flow.table_id}_counter", table_entry=flow))
         return counter.packet_count, counter.byte_count
@@ -75,7 +96,7 @@ class FlowsTest(HostsTest):
 class UnknownFlowIsReported(FlowsTest):
     """A digest carries the 5-tuple and both ports, for UDP and TCP, IPv4 and IPv6; the packet is forwarded."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, version=version, sport=53, dport=65535), UPLINK)
             self.expect_flow(version, STATION, UPLINK, 17, 53, 65535, STATION, UPLINK)
@@ -87,7 +108,7 @@ class UnknownFlowIsReported(FlowsTest):
 class ProtocolWithoutPortsIsAFlow(FlowsTest):
     """A protocol without ports is a flow by its addresses, ports 0: ICMP, GRE, ESP."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_and_expect(STATION, build_ip(STATION, UPLINK) / ICMP() / bytes(40), UPLINK)
         self.expect_flow(4, STATION, UPLINK, 1, 0, 0, STATION, UPLINK)
         self.send_and_expect(STATION, build_ip(STATION, UPLINK, version=6, nh=58) / bytes(40), UPLINK)
@@ -103,7 +124,7 @@ class ProtocolWithoutPortsIsAFlow(FlowsTest):
 class UncertainPortsAreZero(FlowsTest):
     """A fragment, IP options or an IPv6 extension header: the flow has no ports that one could trust."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         header = UDP(sport=1111, dport=2222) / bytes(64)
         # Each with hosts of its own: a target does not repeat a digest before it has seen the acknowledgment.
         for source, target, build, version, protocol in (
@@ -123,7 +144,7 @@ class UncertainPortsAreZero(FlowsTest):
 class KnownFlowIsCounted(FlowsTest):
     """An entry ends the reports and counts packets and bytes of its flow alone; both directions are two flows."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             flow = flow_entry(STATION, UPLINK, version=version)
             self.insert(flow)
@@ -141,13 +162,13 @@ class KnownFlowIsCounted(FlowsTest):
 class FlowIsItsFiveTuple(FlowsTest):
     """A packet that differs in any part of the 5-tuple is of another flow."""
 
-    def take_digest(self, packet):
+    def take_digest(self, packet: Packet) -> None:
         """The packet caused a digest."""
         digest = self.p4.receive("digest", 2)
         self.assertIsNotNone(digest, f"not reported: {packet.summary()}")
         self.p4.send(digest.ack())
 
-    def runTest(self):
+    def runTest(self) -> None:
         flow = flow_entry(STATION, UPLINK)
         self.insert(flow)
         for packet in (
@@ -168,7 +189,7 @@ class FlowIsItsFiveTuple(FlowsTest):
 class FlowIsBetweenTwoPorts(FlowsTest):
     """A host that takes another's address, or moves, has another flow: the old path's flow keeps its own counts."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         flow = flow_entry(STATION, UPLINK)
         self.insert(flow, learn_entry(STATION, OTHER_STATION))
         packet = build_udp(STATION, UPLINK)
@@ -186,7 +207,7 @@ class FlowIsBetweenTwoPorts(FlowsTest):
 class FlowCarriesItsClass(FlowsTest):
     """The entry's class reaches `classify`, and a change takes effect at once."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(5, flow_class=2), class_entry(6, flow_class=3))
         flow = flow_entry(STATION, UPLINK, flow_class=2)
         self.insert(flow)
@@ -200,7 +221,7 @@ class FlowCarriesItsClass(FlowsTest):
 class RemovedFlowIsUnknownAgain(FlowsTest):
     """Once its entry is gone a flow is reported again."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         flow = flow_entry(STATION, UPLINK)
         self.insert(flow)
         self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
@@ -212,7 +233,7 @@ class RemovedFlowIsUnknownAgain(FlowsTest):
 class OnlyUnicastIsAFlow(FlowsTest):
     """A flooded packet and one that is not IP are no flows."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         others = tuple(port for port in PORTS if port != STATION)
         self.send_and_expect(STATION, build_udp(STATION, 9), others)
@@ -223,16 +244,16 @@ class OnlyUnicastIsAFlow(FlowsTest):
 class UnusedFlowAges(FlowsTest):
     """A flow without packets for its idle timeout is reported as idle, IPv4 and IPv6; one with packets is not."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         idle = [flow_entry(STATION, UPLINK, version=version) for version in (4, 6)]
         busy = flow_entry(STATION, UPLINK, sport=1112)
         for flow in (*idle, busy):
             flow.idle_timeout_ns = 3_000_000_000
         self.insert(*idle, busy)
         packet = build_udp(STATION, UPLINK, sport=1112)
-        seen = []
+        seen: list[str] = []
 
-        def hear():
+        def hear() -> bool:
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
             notification = self.p4.receive("idle_timeout_notification", 0.05)

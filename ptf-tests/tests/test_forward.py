@@ -22,7 +22,7 @@ from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_ethern
 class UnicastLeavesOnePort(HostsTest):
     """A frame to a known destination leaves its port alone."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for source in PORTS:
             for target in PORTS:
                 if source != target:
@@ -34,7 +34,7 @@ class UnicastLeavesOnePort(HostsTest):
 class HairpinIsDropped(HostsTest):
     """A frame to a destination behind its own port goes nowhere and counts nowhere."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(forward_entry(7, STATION))
         self.send_and_expect_drop(STATION, build_udp(STATION, 7))
         self.expect_counts(STATION)
@@ -43,7 +43,7 @@ class HairpinIsDropped(HostsTest):
 class UnknownDestinationIsFlooded(AccessPointTest):
     """A frame to an unknown destination leaves every port but its own."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         for source in PORTS:
             others = tuple(port for port in PORTS if port != source)
@@ -53,7 +53,7 @@ class UnknownDestinationIsFlooded(AccessPointTest):
 class GroupDestinationIsFlooded(HostsTest):
     """Broadcast and multicast leave every port but their own; no class of a port counts them."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         for group in (BROADCAST, "01:00:5e:00:00:fb", "33:33:00:00:00:01"):
             self.send_and_expect(STATION, build_arp(STATION, UPLINK, dst=group), (OTHER_STATION, UPLINK, SLOW))
@@ -64,7 +64,7 @@ class GroupDestinationIsFlooded(HostsTest):
 class FloodCanBeAnEntry(HostsTest):
     """An entry can flood what would be unicast."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         self.modify(entry("forward", {"dst_addr": mac(UPLINK)} | UNTAGGED, "flood"))
         self.send_and_expect(STATION, build_udp(STATION, UPLINK), (OTHER_STATION, UPLINK, SLOW))
@@ -73,14 +73,14 @@ class FloodCanBeAnEntry(HostsTest):
 class FloodWithoutGroupGoesNowhere(AccessPointTest):
     """Before the controller has made the group a flood is dropped."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK))
 
 
 class AbsentPortGoesNowhere(HostsTest):
     """A frame to a port without interface is dropped; others are not disturbed."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(forward_entry(9, 9))
         self.send_and_expect_drop(STATION, build_udp(STATION, 9))
         self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
@@ -89,7 +89,7 @@ class AbsentPortGoesNowhere(HostsTest):
 class EveryKindOfFrameIsForwarded(HostsTest):
     """Frames that the program does not read pass unchanged."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         ethernet = build_ethernet(STATION, UPLINK)
         datagram = build_udp(STATION, UPLINK, size=200).payload
         self.insert(
@@ -118,7 +118,7 @@ class EveryKindOfFrameIsForwarded(HostsTest):
 class EverySizeIsForwarded(HostsTest):
     """From a bare Ethernet header to a jumbo frame, bit by bit."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         header = bytes(build_ethernet(STATION, UPLINK, type=0x88B5))
         for size in (14, 15, 59, 60, 64, 1514, 1518, 4000, 9000, 9014):
             frame = header + bytes(index * 7 & 0xFF for index in range(size - len(header)))
@@ -126,7 +126,7 @@ class EverySizeIsForwarded(HostsTest):
             self.expect(UPLINK, frame)
         for size in (60, 1514, 9014):
             for version in (4, 6):
-                frame = build_udp(STATION, UPLINK, size=size, version=version)
-                self.send(STATION, frame)
-                self.expect(UPLINK, frame)
+                packet = build_udp(STATION, UPLINK, size=size, version=version)
+                self.send(STATION, packet)
+                self.expect(UPLINK, packet)
         self.expect_nothing()

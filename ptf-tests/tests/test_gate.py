@@ -2,8 +2,10 @@
 """gate: a FIFO of `buffer` packets that, once full, takes packets again only when a whole batch fits."""
 
 import time
+from collections.abc import Iterable
 
-from finsy import P4RegisterEntry
+from finsy import P4RegisterEntry, P4TableEntry
+from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_udp
@@ -15,7 +17,7 @@ BUFFER, BATCH = 6, 3  # packets
 FORGETS = 1.1  # s, GATE_FORGETS and some
 
 
-def gate_entry(port, buffer=BUFFER, batch=BATCH):
+def gate_entry(port: int, buffer: int = BUFFER, batch: int = BATCH) -> P4TableEntry:
     """The port's gate."""
     return entry("gate", {"egress_port": port}, "batch_gate", buffer=buffer, batch=batch)
 
@@ -23,11 +25,11 @@ def gate_entry(port, buffer=BUFFER, batch=BATCH):
 class GateTest(HostsTest):
     """A gate test: frames that take the slow port a fifth of a second each, and carry their order."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
-        self.sent_frames = []
+        self.sent_frames: list[Packet] = []
 
-    def send_frames(self, count):
+    def send_frames(self, count: int) -> None:
         """Send frames to the slow port; return once each was admitted or refused."""
         before = self.count("arrived") + self.count("refused")
         for _ in range(count):
@@ -35,20 +37,20 @@ class GateTest(HostsTest):
             self.send(STATION, self.sent_frames[-1])
         self.assertTrue(poll(lambda: self.count("arrived") + self.count("refused") == before + count))
 
-    def count(self, name):
+    def count(self, name: str) -> int:
         """Packets of a counter of the slow port."""
         return self.read_counts(SLOW)[name][0]
 
-    def wait_for_room(self, room):
+    def wait_for_room(self, room: int) -> None:
         """Return once the buffer has room for so many packets, and not for more."""
 
-        def free():
+        def free() -> int:
             counts = self.read_counts(SLOW)
             return BUFFER - counts["arrived"][0] + counts["sent"][0]
 
         self.assertTrue(poll(lambda: free() == room))
 
-    def expect_frames(self, numbers):
+    def expect_frames(self, numbers: Iterable[int]) -> None:
         """These of the sent frames leave the slow port, and no other."""
         self.expect(SLOW, *(self.sent_frames[number] for number in numbers))
         self.expect_nothing()
@@ -57,7 +59,7 @@ class GateTest(HostsTest):
 class GateClosesAtItsBuffer(GateTest):
     """A burst fills the buffer, and the rest of it is refused and counted."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(SLOW))
         self.send_frames(2 * BUFFER)
         counts = self.read_counts(SLOW)
@@ -73,7 +75,7 @@ class GateClosesAtItsBuffer(GateTest):
 class GateAdmitsInBatches(GateTest):
     """Closed, the gate refuses every packet until a batch fits; then it takes the batch and closes again."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(SLOW))
         self.send_frames(BUFFER + 2)
         first = self.count("arrived")
@@ -93,7 +95,7 @@ class GateAdmitsInBatches(GateTest):
 class OpenGateAdmitsSinglePackets(GateTest):
     """A gate that was never full delays and drops nothing."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(SLOW))
         self.send_frames(BUFFER - 1)
         self.expect_frames(range(BUFFER - 1))
@@ -103,7 +105,7 @@ class OpenGateAdmitsSinglePackets(GateTest):
 class WithoutGateNothingIsRefused(GateTest):
     """The gate is the port's: without an entry a burst waits in the queue."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(UPLINK, buffer=1, batch=1))
         self.send_frames(BUFFER + 3)
         self.expect_frames(range(BUFFER + 3))
@@ -113,7 +115,7 @@ class WithoutGateNothingIsRefused(GateTest):
 class BatchAboveTheBufferReopens(GateTest):
     """A batch that never fits waits until the buffer is empty; the gate is not shut for good."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(SLOW, buffer=2, batch=5))
         self.send_frames(5)
         admitted = self.count("arrived")
@@ -125,7 +127,7 @@ class BatchAboveTheBufferReopens(GateTest):
 class FilteredAckGivesBackItsPlace(GateTest):
     """An ACK that is filtered when it leaves the queue was in the buffer, and is no longer."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(UPLINK, buffer=3, batch=1), prioritise_entry(7, filter=1), ack_flow(320))
         self.send_and_expect(STATION, build_ack(STATION, UPLINK, 3000), UPLINK)
         self.send_and_expect(STATION, build_ack(STATION, UPLINK, 5000), UPLINK)
@@ -138,7 +140,7 @@ class FilteredAckGivesBackItsPlace(GateTest):
 class RefusedAckSupersedesNothing(GateTest):
     """A newer ACK that the gate refused is no reason to drop the older one in the queue."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             gate_entry(SLOW, buffer=4, batch=4),
             *ONE_QUEUE,
@@ -161,7 +163,7 @@ class RefusedAckSupersedesNothing(GateTest):
 class LostPacketGivesBackItsPlace(GateTest):
     """Places of packets that never left are free again once the port has done nothing for a second."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(gate_entry(SLOW))
         self.send_frames(1)
         self.expect_frames([0])
@@ -185,7 +187,7 @@ class LostPacketGivesBackItsPlace(GateTest):
 class DroppedPacketTakesNoPlace(GateTest):
     """A packet that feedback drops takes no place in the buffer."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         feedback = port_feedback(ALWAYS)
         self.insert(gate_entry(UPLINK, buffer=3, batch=1), *feedback)
         packet = build_udp(STATION, UPLINK)

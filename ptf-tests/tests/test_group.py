@@ -13,6 +13,7 @@ from scapy.layers.inet6 import (
     ICMPv6ND_RS,
 )
 from scapy.layers.l2 import Dot1Q
+from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
@@ -44,7 +45,7 @@ CONTROL, OTHER = 3, 4  # classes
 MULTICAST = "01:00:5e:00:00:09"
 
 
-def build_opaque(source, target, size=60, **fields):
+def build_opaque(source: int, target: int, size: int = 60, **fields: str) -> Packet:
     """A frame of a type that the program does not read."""
     return build_ethernet(source, target, type=0x88B5, **fields) / bytes(size - 14)
 
@@ -52,7 +53,7 @@ def build_opaque(source, target, size=60, **fields):
 class GroupTest(HostsTest):
     """A group test: what has no known egress port is flooded."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.add_flood_group()
 
@@ -60,7 +61,7 @@ class GroupTest(HostsTest):
 class GroupTrafficIsClassified(GroupTest):
     """Multicast, broadcast and unknown unicast get class and queue, under a port number of their own."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(CONTROL, queue=4, control=1), class_entry(OTHER, queue=2, dscp=46))
         others = (OTHER_STATION, UPLINK, SLOW)
         arp = build_arp(STATION, UPLINK, dst=BROADCAST)
@@ -80,7 +81,7 @@ class GroupTrafficIsClassified(GroupTest):
 class GroupTrafficIsCountedByPort(GroupTest):
     """A frame to the group enters the queues of all other ports and is counted when it leaves them."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_and_expect(STATION, build_udp(STATION, 9, size=300), (OTHER_STATION, UPLINK, SLOW))
         self.send_and_expect(UPLINK, build_udp(UPLINK, 9, size=200), (STATION, OTHER_STATION, SLOW))
         self.expect_group(
@@ -98,7 +99,7 @@ class GroupTrafficIsCountedByPort(GroupTest):
 class GroupQueueIsTheDifference(GroupTest):
     """A port's queue is the frames that came in through other ports and have not left: it falls with each that does."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(0))
         frames = [build_udp(STATION, 9, size=1000, sport=number) for number in range(4)]
         self.send(STATION, *frames)
@@ -114,7 +115,7 @@ class GroupQueueIsTheDifference(GroupTest):
 class GroupTrafficIsMetered(GroupTest):
     """Above the rate of its queue group traffic waits with the bulk, whatever single ports may take."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(CONTROL, queue=4, control=1))
         arp = build_arp(STATION, UPLINK, dst=BROADCAST)
         self.set_queue_meter(GROUP_PORT, 4, meter_config(1, len(arp) + 1))
@@ -128,7 +129,7 @@ class GroupTrafficIsMetered(GroupTest):
 class ControlOvertakesBulk(GroupTest):
     """On a busy port a broadcast ARP request leaves before the data that waited when it came."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(CONTROL, queue=4, control=1))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(4)]
         arp = build_arp(STATION, SLOW, dst=BROADCAST)
@@ -141,16 +142,16 @@ class ControlOvertakesBulk(GroupTest):
 class ControlIsKnown(HostsTest):
     """ARP, EAPOL, 802.11's own, PTP, PPPoE discovery, what PPP negotiates, ND, DHCP and mDNS; tagged, too."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(CONTROL, control=1), class_entry(OTHER, control=0), forward_entry(UPLINK, UPLINK, outer_vid=5)
         )
         self.insert(forward_entry(UPLINK, UPLINK, outer_vid=6, inner_vid=5))
 
-        def udp(version, sport, dport):
+        def udp(version: int, sport: int, dport: int) -> Packet:
             return build_ip(STATION, UPLINK, version=version) / UDP(sport=sport, dport=dport) / bytes(40)
 
-        def icmpv6(message):
+        def icmpv6(message: Packet) -> Packet:
             return build_ip(STATION, UPLINK, version=6, nh=58) / message
 
         session = b"\x11\0\0\1\0\x0a"
@@ -188,7 +189,7 @@ class ControlIsKnown(HostsTest):
 class BridgesAddressesAreNotForwarded(GroupTest):
     """01:80:C2:00:00:01 to 0F go nowhere (IEEE 802.1Q, 8.6.3), with an entry or without; their neighbours do."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for last in (0x01, 0x02, 0x03, 0x0E, 0x0F):
             self.send_and_expect_drop(STATION, build_opaque(STATION, UPLINK, dst=f"01:80:c2:00:00:{last:02x}"))
         self.expect_group({}, {})
@@ -199,7 +200,7 @@ class BridgesAddressesAreNotForwarded(GroupTest):
 class SpanningTreePassesThrough(GroupTest):
     """BPDUs are flooded, as control, for the access point takes part in no spanning tree: a loop through it is seen."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(CONTROL, queue=4, control=1))
         bpdu = build_opaque(STATION, UPLINK, dst="01:80:c2:00:00:00")
         self.send_and_expect(STATION, bpdu, (OTHER_STATION, UPLINK, SLOW))
@@ -209,7 +210,7 @@ class SpanningTreePassesThrough(GroupTest):
 class KeysOfAStationAreNotFlooded(GroupTest):
     """EAPOL to an address that nobody learned goes nowhere; to one that is known, or to a group, it goes as ever."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for tags in (b"", b"\x81\x00\x00\x05"):
             for address, ports in (
                 ("02:aa:aa:aa:aa:aa", ()),
@@ -224,13 +225,13 @@ class KeysOfAStationAreNotFlooded(GroupTest):
 class WhatIsOfNoFlowIsNotSplit(HostsTest):
     """One packet above the meter sends all that is of no known flow to the bulk until the hold has passed."""
 
-    def send_each(self, *packets):
+    def send_each(self, *packets: Packet) -> None:
         """Send packets and see them arrive."""
         for packet in packets:
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(OTHER, queue=1, control=0, regulated=0),
             class_entry(CONTROL, queue=1, priority=2, control=1, regulated=0),
@@ -256,7 +257,7 @@ class WhatIsOfNoFlowIsNotSplit(HostsTest):
 class WhatIsHeldIsRegulated(HostsTest):
     """A packet that waits with the bulk because others do has the bulk's feedback as well."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(OTHER, queue=3, regulated=0), *port_feedback(ALWAYS))
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         self.set_queue_meter(UPLINK, 3, meter_config(1, len(packet) + 1))
@@ -274,7 +275,7 @@ class WhatIsHeldIsRegulated(HostsTest):
 class OpaqueBulkKeepsItsOrder(HostsTest):
     """A burst of opaque frames above the meter of its queue leaves a busy port in order once the first waited."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(OTHER, queue=1, ip=0, regulated=0))
         self.set_queue_meter(SLOW, 1, meter_config(10_000, 1500))
         frames = [build_ethernet(STATION, SLOW, type=0x88B5) / bytes([number] * 486) for number in range(10)]

@@ -4,15 +4,19 @@
 Random ones: test_model.
 """
 
+from collections.abc import Sequence
+
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q
+from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest, class_entry, forward_entry
 from accesspoint.ptf_tests.lib.packets import (
     CE,
     ECT0,
     TIMESTAMPS,
+    Frame,
     build_ack,
     build_ethernet,
     build_ip,
@@ -31,7 +35,7 @@ MIN_TAGGED_FRAME = 20  # bytes; Linux drops a frame that ends before two bytes a
 class MalformedTest(HostsTest):
     """A test with many frames through one path, and a sound one at the end."""
 
-    def send_each(self, frames, expected=None, marked=0):
+    def send_each(self, frames: Sequence[Frame], expected: Sequence[Frame] | None = None, marked: int = 0) -> None:
         """Send frames in bursts; each leaves as expected, by default unchanged, and the switch still works."""
         expected = frames if expected is None else expected
         for start in range(0, len(frames), BURST):
@@ -42,13 +46,13 @@ class MalformedTest(HostsTest):
         sound = build_ack(STATION, UPLINK)
         self.send_and_expect(STATION, sound, UPLINK)
 
-    def filter_acks(self, index):
+    def filter_acks(self, index: int) -> None:
         """The flows of the frames' ACKs are known, and superseded ones are not sent; those of the frames are none."""
         self.insert(prioritise_entry(7, filter=1), class_entry(0, queue=7))  # all in one queue, in order
         for version in (4, 6):
             self.insert(flow_entry(STATION, UPLINK, protocol=6, version=version, flow_index=index + version))
 
-    def expect_filter(self):
+    def expect_filter(self) -> None:
         """The filter remembers of these flows what it should."""
         for version in (4, 6):
             newer = build_ack(STATION, UPLINK, 3000, version=version)
@@ -56,7 +60,7 @@ class MalformedTest(HostsTest):
             self.send_and_expect_drop(STATION, build_ack(STATION, UPLINK, 2500, version=version))
 
 
-def cut(frame, shortest=ETHERNET_SIZE):
+def cut(frame: Packet, shortest: int = ETHERNET_SIZE) -> list[bytes]:
     """The frame, cut to every size from the shortest up."""
     return [bytes(frame)[:size] for size in range(shortest, len(frame) + 1)]
 
@@ -64,7 +68,7 @@ def cut(frame, shortest=ETHERNET_SIZE):
 class CutFramesAreForwarded(MalformedTest):
     """A frame that ends anywhere, in any header, is forwarded as it is."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         frames = []
         for packet in (
             build_tcp(STATION, UPLINK, size=60),
@@ -91,7 +95,7 @@ class CutFramesAreForwarded(MalformedTest):
 class CutFramesAreMarkedWhenTheHeaderIsWhole(MalformedTest):
     """Feedback acts on a cut frame exactly when its IP header is whole."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))
         frames, expected = [], []
         for packet, header in (
@@ -111,7 +115,7 @@ class CutFramesAreMarkedWhenTheHeaderIsWhole(MalformedTest):
 class WrongVersionOrLengthIsNoIp(MalformedTest):
     """Only frames whose IP header begins with version 4 and 20 bytes or more, or with version 6, are rewritten."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))
         frames, expected = [], []
         for first in range(256):
@@ -134,7 +138,7 @@ class WrongVersionOrLengthIsNoIp(MalformedTest):
 class LyingLengthsAreForwarded(MalformedTest):
     """Length fields that do not fit the frame change nothing."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         lies = (0, 1, 8, 19, 20, 21, 39, 40, 41, 1500, 65535)
         frames = [bytes(build_tcp(STATION, UPLINK, len=length)) for length in lies]
         frames += [bytes(build_ack(STATION, UPLINK, len=length)) for length in lies]

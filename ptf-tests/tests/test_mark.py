@@ -2,11 +2,14 @@
 """mark: feedback sets CE, or drops what is not ECN-capable, with exactly the probability that was asked for."""
 
 from collections import Counter
+from collections.abc import Iterable
+from functools import partial
 from math import sqrt
 
+from finsy import P4TableEntry
 from scapy.layers.inet import ICMP, IP, TCP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrFragment
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, OTHER_STATION, STATION, UPLINK, HostsTest, class_entry, entry
 from accesspoint.ptf_tests.lib.packets import (
@@ -27,7 +30,7 @@ from accesspoint.ptf_tests.tests.test_flows import flow_entry
 KINDS = (NOT_ECT, ECT1, ECT0)
 
 
-def port_feedback(feedback, port=UPLINK, ecn=KINDS):
+def port_feedback(feedback: int, port: int = UPLINK, ecn: Iterable[int] = KINDS) -> list[P4TableEntry]:
     """Entries that mark a port's egress packets of these codepoints with this probability (65535 = always)."""
     return [
         entry("port_feedback", {"egress_port": port, "ecn": kind}, "add_port_feedback", feedback=feedback)
@@ -35,7 +38,9 @@ def port_feedback(feedback, port=UPLINK, ecn=KINDS):
     ]
 
 
-def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK, ecn=KINDS):
+def class_feedback(
+    feedback: int, class_id: int = 0, mark_only: int = 0, port: int = UPLINK, ecn: Iterable[int] = KINDS
+) -> list[P4TableEntry]:
     """Entries that mark a class's egress packets of these codepoints with this probability; `mark_only`: never drop."""
     match = {"egress_port": port, "class_id": class_id}
     action = {"feedback": feedback, "mark_only": mark_only}
@@ -45,7 +50,7 @@ def class_feedback(feedback, class_id=0, mark_only=0, port=UPLINK, ecn=KINDS):
 class EctBecomesCe(HostsTest):
     """ECT(0) and ECT(1) become CE, the header checksum stays right, nothing else changes."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.reset_counts()
@@ -66,7 +71,7 @@ class EctBecomesCe(HostsTest):
 class ChecksumWrapsRight(HostsTest):
     """The updated IPv4 checksum is the recomputed one, also where the sum wraps (RFC 1624, section 3)."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         for ecn in (ECT0, ECT1):
             for checksum in (0x0000, 0x0001, 0x0002, 0x0003, 0x00FF, 0x0100, 0x7FFF, 0x8000, 0xFFFD, 0xFFFE):
@@ -83,7 +88,7 @@ class ChecksumWrapsRight(HostsTest):
 class WrongChecksumStaysWrong(HostsTest):
     """A damaged header is not made good: its receiver still sees the damage."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         good = build_udp(STATION, UPLINK, ecn=ECT0, id=77)
         right, marked = IP(bytes(good)[14:34]).chksum, IP(set_ecn(good, CE)[14:34]).chksum
@@ -96,7 +101,7 @@ class WrongChecksumStaysWrong(HostsTest):
 class CeStaysCe(HostsTest):
     """A packet that carries CE is forwarded unchanged and does not count as marked."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=CE, version=version), UPLINK)
@@ -106,7 +111,7 @@ class CeStaysCe(HostsTest):
 class NotEctIsDropped(HostsTest):
     """A packet that is not ECN-capable is dropped instead, and counted."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         for version in (4, 6):
             self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version, size=200))
@@ -117,7 +122,7 @@ class NotEctIsDropped(HostsTest):
 class MarkOnlySparesNotEct(HostsTest):
     """A class that may only be marked keeps what is not ECN-capable; ECT is marked all the same."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS), *class_feedback(0, mark_only=1))
         for version in (4, 6):
             self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version), UPLINK)
@@ -129,7 +134,7 @@ class MarkOnlySparesNotEct(HostsTest):
 class PureAckIsSpared(HostsTest):
     """A pure ACK is neither marked nor dropped, whatever its codepoint."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS), *class_feedback(ALWAYS))
         for version in (4, 6):
             for ecn in (NOT_ECT, ECT0, ECT1, CE):
@@ -143,7 +148,7 @@ class PureAckIsSpared(HostsTest):
 class OtherThanIpIsDropped(HostsTest):
     """A frame other than IP cannot be marked: feedback drops it, unless its class is not regulated or only marked."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS), class_entry(3, regulated=0, control=1))
         opaque = build_ethernet(STATION, UPLINK, type=0x8847) / bytes(60)
         self.send_and_expect_drop(STATION, opaque)
@@ -157,7 +162,7 @@ class OtherThanIpIsDropped(HostsTest):
 class EveryIpPacketIsRegulated(HostsTest):
     """Fragments, IP options, extension headers and other protocols are marked like any packet."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         payload = Raw(bytes(64))
         for packet in (
@@ -177,7 +182,7 @@ class EveryIpPacketIsRegulated(HostsTest):
 class FeedbackHasItsPlace(HostsTest):
     """Feedback acts on its port, class and flow alone."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(2, dscp=46),
             *class_feedback(ALWAYS, class_id=2),
@@ -201,7 +206,7 @@ class FeedbackHasItsPlace(HostsTest):
 class FeedbackIsExactAtItsEnds(HostsTest):
     """Feedback 0 never acts and 65535 always does, in 1000 packets each."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         feedback = [*port_feedback(0), *class_feedback(0)]
         self.insert(*feedback)
@@ -219,7 +224,7 @@ class FeedbackIsExactAtItsEnds(HostsTest):
 class EachKindHasItsFeedback(HostsTest):
     """Each term's feedback is apart for ECT(1), ECT(0) and packets that are not ECN-capable."""
 
-    def expect_marked(self, *kinds):
+    def expect_marked(self, *kinds: int) -> None:
         """Expect feedback on these kinds of packets, and none on the others of the three."""
         for version in (4, 6):
             for ecn in KINDS:
@@ -230,14 +235,17 @@ class EachKindHasItsFeedback(HostsTest):
                     expected = set_ecn(packet, CE) if ecn in kinds else packet
                     self.send_and_expect(STATION, packet, UPLINK, expected=expected)
 
-    def runTest(self):
+    def runTest(self) -> None:
         for ecn in KINDS:
             for terms in (port_feedback(ALWAYS, ecn=[ecn]), class_feedback(ALWAYS, ecn=[ecn])):
                 self.insert(*terms)
                 self.expect_marked(ecn)
                 self.delete(*terms)
-        for action, kinds in (({"scalable_feedback": ALWAYS}, [ECT1]), ({"feedback": ALWAYS}, [ECT0, NOT_ECT])):
-            flows = [flow_entry(STATION, UPLINK, version=version, **action) for version in (4, 6)]
+        for flow, kinds in (
+            (partial(flow_entry, scalable_feedback=ALWAYS), [ECT1]),
+            (partial(flow_entry, feedback=ALWAYS), [ECT0, NOT_ECT]),
+        ):
+            flows = [flow(STATION, UPLINK, version=version) for version in (4, 6)]
             self.insert(*flows)
             self.expect_marked(*kinds)
             self.delete(*flows)
@@ -246,7 +254,7 @@ class EachKindHasItsFeedback(HostsTest):
 class SumSaturates(HostsTest):
     """Terms that add up to more than 1 act always: the sum does not wrap."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         flow = flow_entry(STATION, UPLINK, feedback=40000)
         for terms in (
@@ -268,7 +276,7 @@ class FeedbackIsAProbability(HostsTest):
 
     COUNT = 4000
 
-    def expect_share(self, probability, packet, counter):
+    def expect_share(self, probability: float, packet: Packet, counter: str) -> None:
         """About this share of the packets was marked or dropped, and the frames that leave are the others."""
         self.reset_counts()
         self.send_many(STATION, packet, self.COUNT, to=UPLINK)
@@ -279,7 +287,7 @@ class FeedbackIsAProbability(HostsTest):
         marked = {set_ecn(packet, CE): acted} if counter == "marked" else {}
         self.assertEqual(left, marked | {bytes(packet): self.COUNT - acted})
 
-    def runTest(self):
+    def runTest(self) -> None:
         one = ALWAYS + 1
         self.insert(*port_feedback(one - one // 64))
         self.expect_share(63 / 64, build_udp(STATION, UPLINK, ecn=ECT0), "marked")

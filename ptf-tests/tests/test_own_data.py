@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """own_data: in a connection that carries data both ways ACKs do not overtake its own data too far (RFC 5961, 5.2)."""
 
+from collections.abc import Iterable
+from typing import Any
+
+from scapy.packet import Packet
+
 from accesspoint.ptf_tests.lib.base import SLOW, STATION, HostsTest, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_tcp
 from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
@@ -26,18 +31,18 @@ class OwnDataTest(HostsTest):
     index = 0
     version = 4
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(
             prioritise_entry(7, port=SLOW),
             flow_entry(STATION, SLOW, protocol=6, flow_index=self.index, version=self.version),
         )
 
-    def ack(self, number, **fields):
+    def ack(self, number: int, **fields: Any) -> Packet:
         """An ACK of the flow."""
         return build_ack(STATION, SLOW, number, version=self.version, **fields)
 
-    def send_data(self, count):
+    def send_data(self, count: int) -> list[Packet]:
         """Send segments of data into the slow port; return them once the first one has left."""
         before = self.read_counts(SLOW)
         data = [build_tcp(STATION, SLOW, size=1000 + number, version=self.version) for number in range(count)]
@@ -47,13 +52,13 @@ class OwnDataTest(HostsTest):
         self.assertTrue(poll(lambda: self.read_counts(SLOW)["sent"][0] >= sent))
         return data
 
-    def expect_ahead(self, ack, data, ahead):
+    def expect_ahead(self, ack: Packet, data: list[Packet], ahead: bool) -> None:
         """The ACK leaves before the last of the data, or behind all of it."""
         left = self.receive_all(SLOW, 1.0)
         self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in data])
         self.assertEqual(left.index(bytes(ack)) < len(data), ahead)
 
-    def expect_behind_others(self, said, number, ahead):
+    def expect_behind_others(self, said: Iterable[int], number: int, ahead: bool) -> None:
         """An ACK of that number goes ahead, or not, while own data that says `said` waits behind another flow's."""
         others = [build_tcp(STATION, SLOW, size=1000 + place, sport=9) for place in range(3)]
         own = [build_tcp(STATION, SLOW, size=1010 + place, number=one) for place, one in enumerate(said)]
@@ -61,7 +66,7 @@ class OwnDataTest(HostsTest):
         self.send(STATION, *others, *own, ack)
         self.expect_ahead(ack, [*others, *own], ahead)
 
-    def expect_window(self, window):
+    def expect_window(self, window: int) -> None:
         """An ACK goes ahead of its own data by so much, and not by more."""
         for more, ahead in ((0, True), (1, False)):
             data = self.send_data(3)
@@ -75,7 +80,7 @@ class AckWithinTheWindowGoesFirst(OwnDataTest):
 
     index = 600
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.expect_window(WINDOW)
 
 
@@ -84,7 +89,7 @@ class WindowsAreScaled(OwnDataTest):
 
     index = 601
 
-    def runTest(self):
+    def runTest(self) -> None:
         for system, options in LAYOUTS.items():
             with self.subTest(system=system):
                 self.send_and_expect(STATION, self.ack(0, flags="S", options=options), SLOW)
@@ -99,7 +104,7 @@ class WindowsAreScaledOfIpv6(OwnDataTest):
 
     index, version = 602, 6
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"]), SLOW)
         self.expect_window(WINDOW << SHIFT)
 
@@ -109,7 +114,7 @@ class BothEndsScaleOrNone(OwnDataTest):
 
     index = 603
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_and_expect(STATION, self.ack(0, flags="S", options=LAYOUTS["Linux"]), SLOW)
         for options, window in ((LAYOUTS["Linux"], WINDOW << SHIFT), ([MSS], WINDOW)):
             answer = build_ack(SLOW, STATION, 1, flags="SA", sport=2222, dport=1111, options=options)
@@ -122,7 +127,7 @@ class WhatWaitsSaysNoLessThanItsFirst(OwnDataTest):
 
     index = 604
 
-    def runTest(self):
+    def runTest(self) -> None:
         for more, ahead in ((0, True), (1, False)):
             self.expect_behind_others((BEFORE, BEFORE + 10), BEFORE + WINDOW + more, ahead)
 
@@ -132,7 +137,7 @@ class LateDataCountsUntilItHasLeft(OwnDataTest):
 
     index = 609
 
-    def runTest(self):
+    def runTest(self) -> None:
         for more, ahead in ((0, True), (1, False)):
             self.expect_behind_others((BEFORE + 10, BEFORE + 20, BEFORE), BEFORE + WINDOW + more, ahead)
 
@@ -142,7 +147,7 @@ class DataThatHasLeftIsNotWaitedFor(OwnDataTest):
 
     index = 610
 
-    def runTest(self):
+    def runTest(self) -> None:
         for number in (BEFORE, BEFORE + 2 * WINDOW):
             self.send_and_expect(STATION, build_tcp(STATION, SLOW, size=1000, number=number), SLOW)
             self.expect_behind_others((), number + 2 * WINDOW, True)
@@ -154,7 +159,7 @@ class WindowOfTheSynCounts(OwnDataTest):
 
     index = 607
 
-    def runTest(self):
+    def runTest(self) -> None:
         told = 4 * WINDOW
         self.send_and_expect(STATION, self.ack(0, flags="S", options=[MSS], window=told), SLOW)
         self.expect_window(told)
@@ -171,7 +176,7 @@ class ConnectionOnUsedPortsOwesNothing(OwnDataTest):
 
     index = 608
 
-    def runTest(self):
+    def runTest(self) -> None:
         syn = self.ack(0, flags="S")
         data = self.send_data(3)
         ack = self.ack(BEFORE + 2 * WINDOW)
@@ -189,7 +194,7 @@ class DataOfOthersIsOvertaken(OwnDataTest):
 
     index = 605
 
-    def runTest(self):
+    def runTest(self) -> None:
         data = self.send_data(3)
         self.insert(flow_entry(STATION, SLOW, protocol=6, sport=9, flow_index=606))
         ack = self.ack(BEFORE + 2 * WINDOW, sport=9)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """packet_io: packets from the controller to the wire and back."""
 
+from finsy import P4TableEntry
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
 
@@ -18,7 +19,7 @@ from accesspoint.ptf_tests.lib.packets import BROADCAST, build_arp, build_ip, bu
 from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 
-def punt_entry(action: str, *, priority: int = 1, **match):
+def punt_entry(action: str, *, priority: int = 1, **match: int | str) -> P4TableEntry:
     """A punt entry: `ether_type=0x0806`, `protocol=17, dst_port=53`, ..."""
     return entry("punt", match, action, priority=priority)
 
@@ -26,12 +27,12 @@ def punt_entry(action: str, *, priority: int = 1, **match):
 class PuntSendsToController(HostsTest):
     """A punted packet reaches the controller alone: unknown to every later stage, counted nowhere."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(punt_entry("send_to_cpu", ether_type=0x0806))
         self.subscribe("source_digest_t")
 
-    def runTest(self):
+    def runTest(self) -> None:
         request = build_arp(STATION, UPLINK)
         self.send(STATION, request)
         self.expect_packet_in(request, STATION)
@@ -44,7 +45,7 @@ class PuntSendsToController(HostsTest):
 class PuntSelectsPackets(HostsTest):
     """Each part of the key selects; what does not match goes its way."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         udp = build_udp(STATION, UPLINK, dport=53)
         for match, port, to, other in (
             ({"ingress_port": STATION}, OTHER_STATION, UPLINK, udp),
@@ -66,11 +67,11 @@ class PuntSelectsPackets(HostsTest):
 class PuntCopiesToController(HostsTest):
     """A copied packet is forwarded as without the copy; the controller gets it as it came."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(cpu_session(), punt_entry("copy_to_cpu", protocol=1))
 
-    def runTest(self):
+    def runTest(self) -> None:
         echo = build_ip(OTHER_STATION, UPLINK) / ICMP() / bytes(40)
         self.send(OTHER_STATION, echo)
         self.expect_packet_in(echo, OTHER_STATION)
@@ -82,7 +83,7 @@ class PuntCopiesToController(HostsTest):
 class PuntCopiesFlood(AccessPointTest):
     """A flooded packet can be copied too."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         self.insert(cpu_session(), punt_entry("copy_to_cpu", ether_type=0x0806))
         request = build_arp(STATION, UPLINK, dst=BROADCAST)
@@ -97,7 +98,7 @@ class PuntCopiesFlood(AccessPointTest):
 class PuntFollowsPriority(HostsTest):
     """The matching entry of higher priority acts."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             cpu_session(),
             punt_entry("send_to_cpu", priority=1),
@@ -113,7 +114,7 @@ class PuntFollowsPriority(HostsTest):
 class PacketOutLeavesItsPort(AccessPointTest):
     """A packet-out leaves the port that it names, untouched, whatever the tables say."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_hosts()
         for port in PORTS:
             for packet in (
@@ -129,7 +130,7 @@ class PacketOutLeavesItsPort(AccessPointTest):
 class PacketOutIsNotSeen(HostsTest):
     """No stage sees a packet-out: it is not learnt, marked or counted."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.subscribe("source_digest_t", "flow_ipv4_digest_t")
         self.insert(*port_feedback(65535))
         packet = build_udp(STATION, UPLINK, ecn=2)
@@ -143,7 +144,7 @@ class PacketOutIsNotSeen(HostsTest):
 class PacketOutTooShortForEthernet(AccessPointTest):
     """A packet-out that is no Ethernet frame does no harm."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for size in (1, 5, 13):
             self.send_out(bytes(size), STATION)
         packet = build_udp(UPLINK, STATION)
@@ -155,7 +156,7 @@ class PacketOutTooShortForEthernet(AccessPointTest):
 class PuntedPacketGoesOutAgain(HostsTest):
     """A punted packet goes out again unchanged: the controller can answer for the network."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(punt_entry("send_to_cpu", ingress_port=STATION))
         packet = build_tcp(STATION, UPLINK, size=600, ecn=1)
         self.send(STATION, packet)

@@ -2,7 +2,7 @@
 """classify: which TCP segments are pure ACKs."""
 
 from scapy.layers.inet import TCP, IPOption_Router_Alert
-from scapy.packet import Padding
+from scapy.packet import Packet, Padding
 
 from accesspoint.ptf_tests.lib.base import STATION, UPLINK, HostsTest, class_entry
 from accesspoint.ptf_tests.lib.packets import TIMESTAMPS, build_ack, build_ip, build_tcp, build_udp
@@ -16,11 +16,11 @@ LONG_SACK = [("NOP", None), ("NOP", None), ("SAck", (3000, 4000, 5000, 6000, 700
 class PureAckTest(HostsTest):
     """A pure ACK test: pure ACKs have a class of their own."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(class_entry(PURE_ACK, pure_ack=1))
 
-    def expect_pure_acks(self, pure, *packets):
+    def expect_pure_acks(self, pure: bool, *packets: Packet) -> None:
         """All of the packets are pure ACKs, or none is."""
         for packet in packets:
             with self.subTest(packet=packet.summary()):
@@ -35,7 +35,7 @@ class PureAckTest(HostsTest):
 class SegmentsWithoutDataArePureAcks(PureAckTest):
     """ACK without data, whatever its options and ECN flags."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             self.expect_pure_acks(
                 True,
@@ -58,7 +58,7 @@ class SegmentsWithoutDataArePureAcks(PureAckTest):
 class PaddedAckIsPure(PureAckTest):
     """Padding that Ethernet adds to a short frame is no data."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             self.expect_pure_acks(True, build_ack(STATION, UPLINK, version=version) / Padding(bytes(6)))
 
@@ -66,7 +66,7 @@ class PaddedAckIsPure(PureAckTest):
 class OtherSegmentsAreNotPureAcks(PureAckTest):
     """Data, SYN, FIN, RST, and no ACK at all."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             self.expect_pure_acks(
                 False,
@@ -86,7 +86,7 @@ class OtherSegmentsAreNotPureAcks(PureAckTest):
 class EveryHeaderLengthIsKnown(PureAckTest):
     """Every header length has pure ACKs, and segments that open, end or carry something."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for words in range(11):
             options = [("NOP", None)] * 4 * words
             self.pass_through(build_ack(STATION, UPLINK, options=options))
@@ -97,7 +97,7 @@ class EveryHeaderLengthIsKnown(PureAckTest):
         self.expect_counts(UPLINK, 0, arrived=66, sent=66)
         self.expect_nothing()
 
-    def pass_through(self, packet):
+    def pass_through(self, packet: Packet) -> None:
         """Send a packet and see it arrive."""
         self.send(STATION, packet)
         self.expect(UPLINK, packet)
@@ -106,7 +106,7 @@ class EveryHeaderLengthIsKnown(PureAckTest):
 class OneByteOfDataIsData(PureAckTest):
     """One byte behind the header, with and without options."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for options in ([], TIMESTAMPS, TIMESTAMPS + SACK):
             self.expect_pure_acks(False, build_ack(STATION, UPLINK, options=options) / b"x")
 
@@ -114,7 +114,7 @@ class OneByteOfDataIsData(PureAckTest):
 class UncertainHeadersAreNotPureAcks(PureAckTest):
     """An ACK in a fragment, behind IP options or behind IPv6 extension headers is not taken for one."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         ack = TCP(sport=1111, dport=2222, ack=2000, flags="A")
         self.expect_pure_acks(
             False,

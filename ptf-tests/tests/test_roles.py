@@ -29,7 +29,7 @@ def direction_entries() -> list:
 class DirectionFollowsFromBothPorts(HostsTest):
     """Station to uplink is uplink, uplink to station is downlink, station to station is local."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*direction_entries())
         for source, target, direction in (
             (STATION, UPLINK, UP),
@@ -46,7 +46,7 @@ class DirectionFollowsFromBothPorts(HostsTest):
 class PortsWithoutRoleAreLocal(AccessPointTest):
     """Without a role at either end a packet has no direction."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*direction_entries(), forward_entry(UPLINK, UPLINK), forward_entry(STATION, STATION))
         self.insert(entry("ingress_roles", {"ingress_port": STATION}, "set_ingress_role", role=1))
         self.send_and_expect(STATION, build_udp(STATION, UPLINK), UPLINK)
@@ -59,7 +59,7 @@ class PortsWithoutRoleAreLocal(AccessPointTest):
 class RoleChangesAtOnce(HostsTest):
     """A port whose ingress role changes from station to uplink changes the direction of its packets."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*direction_entries())
         self.send_and_expect(STATION, build_udp(STATION, OTHER_STATION), OTHER_STATION)
         self.expect_counts(OTHER_STATION, CLASSES[LOCAL], arrived=1, sent=1)
@@ -71,7 +71,7 @@ class RoleChangesAtOnce(HostsTest):
 class RadioReflects(HostsTest):
     """Stations behind a radio reach each other through it, alone and as a group; in all else they are stations."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         self.insert(forward_entry(7, STATION), *direction_entries())
         self.modify(

@@ -3,6 +3,9 @@
 
 import time
 
+from finsy import P4TableEntry
+from scapy.packet import Packet
+
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, class_entry, entry, meter_config
 from accesspoint.ptf_tests.lib.packets import CE, ECT0, ECT1, NOT_ECT, build_ack, build_udp, set_ecn
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
@@ -13,7 +16,7 @@ THRESHOLD = 100_000  # us, half of what a frame of 1000 bytes takes on the slow 
 SCALABLE, BULK = 3, 4  # classes
 
 
-def step_entry(threshold, port=SLOW):
+def step_entry(threshold: int, port: int = SLOW) -> P4TableEntry:
     """ECT(1) that waited longer than `threshold` microseconds gets CE."""
     return entry("step", {"egress_port": port}, "mark_above", threshold=threshold)
 
@@ -21,23 +24,23 @@ def step_entry(threshold, port=SLOW):
 class ScalableTest(HostsTest):
     """A test of scalable flows: they are of one class and queue, all others of another."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(class_entry(SCALABLE, queue=QUEUE, scalable=1), class_entry(BULK, scalable=0))
 
-    def expect_scalable(self, scalable, bulk):
+    def expect_scalable(self, scalable: int, bulk: int) -> None:
         """Expect these numbers of packets of scalable flows and of others, since the last time."""
         self.expect_queued(UPLINK, {QUEUE: scalable, 0: bulk})
         self.reset_counts()
 
-    def send_udp(self, *kinds, **fields):
+    def send_udp(self, *kinds: int, **fields: int) -> None:
         """Send datagrams of one flow with these codepoints and see them arrive as they are."""
         for ecn in kinds:
             packet = build_udp(STATION, UPLINK, ecn=ecn, size=200, **fields)
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
 
-    def expect_behind(self, before, packet, expected):
+    def expect_behind(self, before: Packet, packet: Packet, expected: Packet | bytes) -> None:
         """Behind a frame of the same queue, which takes 0.2 s of the slow port, a packet leaves like this."""
         self.expect_nothing()  # the port is idle
         self.send(STATION, before, packet)
@@ -47,7 +50,7 @@ class ScalableTest(HostsTest):
 class IdentifierDecides(ScalableTest):
     """ECT(1) of a known flow is scalable; ECT(0), what is not ECN-capable, and an unknown flow are not."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version in (4, 6):
             self.send_udp(ECT1, version=version)
             self.expect_scalable(0, 1)
@@ -61,7 +64,7 @@ class IdentifierDecides(ScalableTest):
 class CeGoesWithItsFlow(ScalableTest):
     """A packet that was marked on its way is not parted from its flow."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(flow_entry(STATION, UPLINK, flow_index=120))
         self.send_udp(ECT1, CE, CE)
         self.expect_scalable(3, 0)
@@ -72,7 +75,7 @@ class CeGoesWithItsFlow(ScalableTest):
 class NewOwnerOfAnIndexIsNotScalable(ScalableTest):
     """An earlier owner of the flow index decides nothing about the next one's CE."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         first = flow_entry(STATION, UPLINK, flow_index=122, generation=1)
         self.insert(first)
         self.send_udp(ECT1, CE)
@@ -86,7 +89,7 @@ class NewOwnerOfAnIndexIsNotScalable(ScalableTest):
 class UnresponsiveFlowIsBulk(ScalableTest):
     """A flow of which every packet is marked waits with the bulk."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         flow = flow_entry(STATION, UPLINK, flow_index=121, scalable_feedback=ALWAYS)
         self.insert(flow)
         packet = build_udp(STATION, UPLINK, ecn=ECT1, size=200)
@@ -100,7 +103,7 @@ class UnresponsiveFlowIsBulk(ScalableTest):
 class FlowAboveTheMeterIsBulkForTheHold(ScalableTest):
     """One packet above its queue's meter makes that flow bulk until the hold has passed, and no other."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*(flow_entry(STATION, UPLINK, sport=port, flow_index=port) for port in (1, 2)))
         self.set_queue_meter(UPLINK, QUEUE, meter_config(1_000, 450))
         self.send_udp(ECT1, ECT1, ECT1, sport=1)  # 600 bytes, before there is room for them
@@ -118,7 +121,7 @@ class FlowAboveTheMeterIsBulkForTheHold(ScalableTest):
 class FlowStaysInOrder(ScalableTest):
     """While the bulk waits, a flow that is turned away stays behind its own packets, also once the meter has room."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(flow_entry(STATION, SLOW, sport=1, flow_index=122))
         self.set_queue_meter(SLOW, QUEUE, meter_config(1_000, 250))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in (50, 51, 52)]
@@ -138,7 +141,7 @@ class FlowStaysInOrder(ScalableTest):
 class WaitingTooLongIsMarked(ScalableTest):
     """ECT(1) in a priority queue gets CE as it leaves, when it waited for longer than its port's threshold."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(step_entry(THRESHOLD))
         for version, index in ((4, 123), (6, 124)):
             self.insert(flow_entry(STATION, SLOW, version=version, flow_index=index))
@@ -152,7 +155,7 @@ class WaitingTooLongIsMarked(ScalableTest):
 class StepSparesOthers(ScalableTest):
     """Neither ECT(0), nor a pure ACK, nor ECT(1) with the bulk, nor a port without a threshold is marked so."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(
             class_entry(5, queue=6, priority=2, dscp=46),
             flow_entry(STATION, SLOW, sport=70, flow_index=125),
@@ -175,7 +178,7 @@ class StepSparesOthers(ScalableTest):
 class StepKeepsTheChecksumRight(ScalableTest):
     """The updated IPv4 checksum is the recomputed one, also where the sum wraps."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(step_entry(THRESHOLD), flow_entry(STATION, SLOW, flow_index=126))
         before = build_udp(STATION, SLOW, ecn=ECT1, size=1000)
         base = build_udp(STATION, SLOW, ecn=ECT1, id=1)

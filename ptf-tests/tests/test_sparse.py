@@ -16,18 +16,18 @@ SPARSE, BULK = 3, 4  # classes
 class SparseTest(HostsTest):
     """A sparse test: sparse packets are of one class and queue, bulk packets of another."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(class_entry(SPARSE, queue=6, sparse=1), class_entry(BULK, sparse=0))
 
-    def send_udp(self, count=1, **fields):
+    def send_udp(self, count: int = 1, **fields: int) -> None:
         """Send datagrams of 200 bytes and see them arrive."""
         packet = build_udp(STATION, UPLINK, size=200, **fields)
         for _ in range(count):
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
 
-    def expect_sparse(self, sparse, bulk):
+    def expect_sparse(self, sparse: int, bulk: int) -> None:
         """Expect these numbers of sparse and of bulk packets."""
         self.expect_counts(UPLINK, SPARSE, arrived=sparse, sent=sparse)
         self.expect_counts(UPLINK, BULK, arrived=bulk, sent=bulk)
@@ -37,7 +37,7 @@ class SparseTest(HostsTest):
 class FlowWithinItsRateIsSparse(SparseTest):
     """Without a meter, or within it, a known flow is sparse."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(flow_entry(STATION, UPLINK, flow_index=100))
         self.send_udp(3)
         self.expect_sparse(3, 0)
@@ -52,7 +52,7 @@ class FlowWithinItsRateIsSparse(SparseTest):
 class UnknownFlowIsNotSparse(SparseTest):
     """Only a known flow can be sparse."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.send_udp(2)
         self.expect_sparse(0, 2)
 
@@ -60,7 +60,7 @@ class UnknownFlowIsNotSparse(SparseTest):
 class FlowAboveItsRateIsBulkForTheHold(SparseTest):
     """Above its rate a flow is bulk, and stays so until the hold has passed without another such packet."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, index in ((4, 102), (6, 103)):
             self.reset_counts()
             flow = flow_entry(STATION, UPLINK, version=version, flow_index=index)
@@ -79,7 +79,7 @@ class FlowAboveItsRateIsBulkForTheHold(SparseTest):
 class NewOwnerOfAnIndexIsSparse(SparseTest):
     """An earlier owner of the flow index that was above its rate holds up nobody else."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         first = flow_entry(STATION, UPLINK, flow_index=105, generation=1)
         first.meter_config = meter_config(1, 100)
         self.insert(first)
@@ -94,7 +94,7 @@ class NewOwnerOfAnIndexIsSparse(SparseTest):
 class SparseRateCanChange(SparseTest):
     """The rate of a flow can also be written by its direct meter alone."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         flow = flow_entry(STATION, UPLINK, flow_index=104)
         self.insert(flow)
         self.send_udp(2)

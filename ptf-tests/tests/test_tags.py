@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tags and PPPoE: what they carry is treated as it would be without them, and every VLAN is a network of its own."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from scapy.layers.l2 import Dot1AD, Dot1Q
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
 from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
@@ -40,7 +41,7 @@ from accesspoint.ptf_tests.tests.test_mark import port_feedback
 PPP = {0x0800: b"\0\x21", 0x86DD: b"\0\x57"}
 
 
-def inside(frame, *tags, pppoe=False, types=()):
+def inside(frame: Packet, *tags: Packet, pppoe: bool = False, types: Sequence[int] = ()) -> Packet:
     """The frame with tags (outermost first) and a PPPoE session around what it carries. types: other TPIDs."""
     ethernet, payload, ether_type = frame.copy(), frame.payload, frame.type
     ethernet.remove_payload()
@@ -59,7 +60,7 @@ def inside(frame, *tags, pppoe=False, types=()):
 
 
 # How a frame is wrapped, and the VLAN that it is in.
-WRAPS = (
+WRAPS: tuple[tuple[Callable[[Packet], Packet], dict[str, int]], ...] = (
     (partial(inside), {}),
     (lambda frame: inside(frame, Dot1Q(vlan=5, prio=3)), {"outer_vid": 5}),
     (lambda frame: inside(frame, Dot1AD(vlan=4094), Dot1Q(vlan=5)), {"outer_vid": 4094, "inner_vid": 5}),
@@ -82,7 +83,7 @@ OTHER_VLANS = [vlan for number, (_, vlan) in enumerate(WRAPS) if vlan and vlan n
 class TagsTest(HostsTest):
     """A tags test: hosts are known in every VLAN of `WRAPS`."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(
             *(forward_entry(port, port, **vlan) for vlan in OTHER_VLANS for port in PORTS),
@@ -93,7 +94,7 @@ class TagsTest(HostsTest):
 class TaggedIsClassifiedAsUntagged(TagsTest):
     """DSCP, protocol, ports, pure ACKs and known flows are found behind tags and PPPoE; no bit is changed."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for wrap, vlan in WRAPS:
             for version in (4, 6):
                 known = flow_entry(STATION, UPLINK, version=version, sport=7, flow_class=6, place=vlan)
@@ -124,7 +125,7 @@ class TaggedIsClassifiedAsUntagged(TagsTest):
 class TaggedIsMarkedAsUntagged(TagsTest):
     """Feedback sets CE behind tags and PPPoE, with the right checksum, and drops what is not ECN-capable."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS))
         for wrap, vlan in WRAPS:
             for version in (4, 6):
@@ -145,7 +146,7 @@ class TaggedIsMarkedAsUntagged(TagsTest):
 class TaggedAcksAreFiltered(TagsTest):
     """A superseded ACK that waits behind data is not sent, whatever is around it."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*ONE_QUEUE)
         for index, (wrap, vlan) in enumerate(WRAPS[1:4] + WRAPS[5:6], 360):
             self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=index, place=vlan))
@@ -160,7 +161,7 @@ class TaggedAcksAreFiltered(TagsTest):
 class EachVlanIsLearnedApart(AccessPointTest):
     """A source is reported with its VLAN; known in one VLAN it is unknown in the others."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(forward_entry(UPLINK, UPLINK), *(forward_entry(UPLINK, UPLINK, **vlan) for vlan in OTHER_VLANS))
         self.subscribe("source_digest_t")
         self.insert(learn_entry(STATION, STATION))
@@ -179,7 +180,7 @@ class EachVlanIsLearnedApart(AccessPointTest):
 class EachVlanIsForwardedApart(HostsTest):
     """A host is where its VLAN says; in a VLAN that nobody has learned it in its frames are flooded."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         self.insert(
             forward_entry(UPLINK, OTHER_STATION, outer_vid=5), forward_entry(UPLINK, SLOW, outer_vid=5, inner_vid=6)
@@ -195,7 +196,7 @@ class EachVlanIsForwardedApart(HostsTest):
 class PriorityTagIsNoVlan(HostsTest):
     """VID 0 says a priority alone (IEEE 802.1Q, 9.6): the frame is of the VLAN of untagged ones."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(3, known_flow=1), flow_entry(STATION, UPLINK))
         self.send_and_expect(STATION, inside(build_udp(STATION, UPLINK), Dot1Q(vlan=0, prio=5)), UPLINK)
         self.expect_counts(UPLINK, 3, arrived=1, sent=1)
@@ -204,7 +205,7 @@ class PriorityTagIsNoVlan(HostsTest):
 class EachVlanHasItsFlows(TagsTest):
     """A flow is reported with its VLAN, and its entry is for that one alone."""
 
-    def expect_flow(self, **vlan):
+    def expect_flow(self, **vlan: int) -> None:
         """The next digest reports the flow of `build_udp` in this VLAN."""
         self.expect_digest(
             "flow_ipv4_digest_t",
@@ -218,7 +219,7 @@ class EachVlanHasItsFlows(TagsTest):
             **(UNTAGGED | vlan),
         )
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.subscribe("flow_ipv4_digest_t")
         frame = build_udp(STATION, UPLINK)
         self.insert(flow_entry(STATION, UPLINK))
@@ -233,7 +234,7 @@ class EachVlanHasItsFlows(TagsTest):
 class DeeperIsOpaque(TagsTest):
     """A third tag, other codes and versions of PPPoE, and its payloads other than IP, are not parsed."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(class_entry(3, ip=0, control=0), class_entry(4, control=1), class_entry(5, ip=1))
         datagram = build_udp(STATION, UPLINK)
         session = bytes(inside(datagram, pppoe=True))
@@ -254,7 +255,7 @@ class DeeperIsOpaque(TagsTest):
 class TaggedGroupIsFlooded(HostsTest):
     """Broadcast in a VLAN leaves every port but its own, tags and all."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.add_flood_group()
         frame = inside(build_arp(STATION, UPLINK, dst=BROADCAST), Dot1Q(vlan=5))
         self.send_and_expect(STATION, frame, (OTHER_STATION, UPLINK, SLOW))
