@@ -125,6 +125,17 @@ def nats(words: list[str]) -> None:
     assert all(f'"{Path(word).name}"' in written for word in words if word.endswith(".conf"))
 
 
+def wheels(words: list[str]) -> None:
+    """Check the names of wheels that `make dist` makes: each is named where it is."""
+    from tools.dist.wheels import PACKED
+
+    project = (ROOT / "pyproject.toml").read_text().replace("-", "_")
+    for word in words:
+        if word.endswith(".whl"):
+            name = word.partition("-")[0]
+            assert name in PACKED.values() or f'name = "{name}"' in project
+
+
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "make": make,
     "python": python_knows,
@@ -144,20 +155,11 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "git": files,
     "setcap": lambda words: None,
     "gzip": lambda words: None,
-    "pip": lambda words: [wheel(word) for word in words if word.endswith(".whl")] and None,
+    "pip": wheels,
     "veth_setup.sh": tofino,
     "run_tofino_model.sh": tofino,
     "run_switchd.sh": tofino,
 }
-
-
-def wheel(pattern: str) -> None:
-    """Check the name of a wheel that `make dist` makes: each is named where it is."""
-    from tools.dist.wheels import PACKED
-
-    name = pattern.partition("-")[0]
-    project = (ROOT / "pyproject.toml").read_text().replace("-", "_")
-    assert name in PACKED.values() or f'name = "{name}"' in project
 
 
 def commands(block: Block) -> None:

@@ -33,7 +33,7 @@ def listening(*options: str) -> Iterator[str]:
     """Run an apswitch without ports; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-    command = [APSWITCH, "--no-p4", "--grpc-server-addr", address, "--cpu-port", "510", *options]
+    command: list[str | Path] = [APSWITCH, "--no-p4", "--grpc-server-addr", address, "--cpu-port", "510", *options]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + MAX_WAIT

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model of connections: its FIFO, its endpoints, what an end knows, and the judge, each on its own."""
 
+from typing import Any
+
 import pytest
 
 from accesspoint.ptf_tests.model.endpoint import ACCURATE, CLASSIC, DCTCP, Endpoint, Host, Options
@@ -14,9 +16,9 @@ ISS, PEER = 10_000, 50_000
 PLAIN, HOST = Options(), Host()
 
 
-def ack(number: int, **fields: int) -> Segment:
+def ack(number: int, **fields: Any) -> Segment:
     """A pure ACK of the peer."""
-    return Segment(**({"seq": PEER, "ack": number, "window": 5000} | fields))
+    return Segment(**{"seq": PEER, "ack": number, "window": 5000, **fields})
 
 
 def knowledge(*segments: Segment) -> Knowledge:

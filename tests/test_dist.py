@@ -141,7 +141,7 @@ def test_a_bpf_object_is_the_same_whatever_folder_it_is_built_in(
         source, result = tmp_path / name / "hosts/bpf/one.bpf.c", tmp_path / name / "one.o"
         source.parent.mkdir(parents=True)
         source.write_text("int twice(int number) { return 2 * number; }\n")
-        words = ["clang", "-g", "-O2", "-target", "bpf", "-c", source, "-o", result]
+        words: list[str | Path] = ["clang", "-g", "-O2", "-target", "bpf", "-c", source, "-o", result]
         subprocess.run(words, cwd=source.parent, env=wheels.rust_environment(), check=True)
         made.append(result.read_bytes())
     assert made[0] == made[1] and b"/access-point/hosts/bpf/one.bpf.c" in made[0]

@@ -32,8 +32,8 @@ def run(*words: str, timeout: float = 100, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def example(name: str, **options: str) -> str:
-    return run(sys.executable, "-m", f"examples.{name}", **options)
+def example(name: str, timeout: float = 100) -> str:
+    return run(sys.executable, "-m", f"examples.{name}", timeout=timeout)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.p*")), ids=lambda path: str(path.relative_to(EXAMPLES)))

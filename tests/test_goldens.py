@@ -84,7 +84,7 @@ def test_missing_reports_are_named(tmp_path: Path) -> None:
 
 def test_a_device_config_is_name_binary_and_context(tmp_path: Path) -> None:
     (tmp_path / "pipe").mkdir()
-    pack = [sys.executable, ROOT / "tools/tofino.py", tmp_path, "--pack", tmp_path / "config"]
+    pack: list[str | Path] = [sys.executable, ROOT / "tools/tofino.py", tmp_path, "--pack", tmp_path / "config"]
     done = subprocess.run(pack, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.startswith(f"error: {tmp_path}/pipe/tofino.bin is missing")
     (tmp_path / "pipe/tofino.bin").write_bytes(b"binary")

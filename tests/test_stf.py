@@ -135,7 +135,7 @@ def test_any_text_is_read_or_named(text: str) -> None:
 
 
 def field(kind: str, width: int = 32) -> p4i.MatchField:
-    return p4i.MatchField(id=1, name="f", bitwidth=width, match_type=kind)
+    return p4i.MatchField(id=1, name="f", bitwidth=width, match_type=p4i.MatchField.MatchType.Value(kind))
 
 
 @pytest.mark.parametrize(

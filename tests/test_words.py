@@ -4,7 +4,7 @@
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,7 @@ def doc_comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(("pattern", "read"), [("*.py", docstrings), ("*.rs", doc_comments)], ids=["Python", "Rust"])
-def test_first_lines_open_with_a_verb_or_a_noun(pattern: str, read) -> None:
+def test_first_lines_open_with_a_verb_or_a_noun(pattern: str, read: Callable[[str], Iterator[tuple[int, str]]]) -> None:
     found, wrong = 0, []
     for path in tracked(pattern):
         for line, text in read(path.read_text()):

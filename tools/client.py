@@ -38,7 +38,7 @@ def type_of(schema: dict[str, Any]) -> str:
     if "enum" in schema or "const" in schema:
         values = schema.get("enum", [schema.get("const")])
         return f"Literal[{', '.join(json.dumps(value) for value in values)}]"
-    kind = schema.get("type")
+    kind = schema.get("type", "")
     if kind == "array":
         return f"list[{type_of(schema.get('items', {}))}]"
     if kind == "object":

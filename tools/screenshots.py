@@ -55,12 +55,17 @@ def inside(look: Path | None) -> int:
     """Take the pictures of the controller that the lab has."""
     from accesspoint.checks.harness.browser import browser
     from accesspoint.controller.client import Client
+    from accesspoint.controller.client.models import StationPatch
 
     url, token = os.environ["APCTL_URL"], os.environ["APCTL_TOKEN"]
     with Client(url, token) as client, browser() as window:
         name = client.list_access_points()[0]["name"]
         stations = [each["address"] for each in client.get_stations(name, role="station")]
-        said = ({"name": "Laptop"}, {"name": "Television", "limit_down_bps": 6_000_000}, {"name": "Phone", "weight": 2})
+        said: tuple[StationPatch, ...] = (
+            {"name": "Laptop"},
+            {"name": "Television", "limit_down_bps": 6_000_000},
+            {"name": "Phone", "weight": 2},
+        )
         for address, each in zip(stations, said, strict=False):
             client.change_station(name, address, each)
         client.put_rule(name, "voice", {"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated": False})

@@ -19,7 +19,7 @@ APPLIED = re.compile(r"\b([A-Z]\w+)\.apply\(")
 
 def files(architecture: str) -> dict[str, Path]:
     """Control -> the file of its stage."""
-    found = {}
+    found: dict[str, Path] = {}
     for folder in ("stages", architecture):
         for path in sorted((SOURCES / folder).glob("*.p4")):
             if path.name != "ap.p4":

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from accesspoint.topologies.requirements import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 SIZE = 2_000_000
-RATE = {"rate": "6mbit", "delay": "5ms", "limit": 40}
+RATE: dict[str, Any] = {"rate": "6mbit", "delay": "5ms", "limit": 40}
 Links = list[PathLink]
 
 
@@ -242,7 +243,11 @@ def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) ->
 
 @pytest.mark.realtime
 def test_the_peer_vanishes(links: Links, tmp_path: Path) -> None:
-    sender, receiver = failed(links, tmp_path, lambda _: [link.blackhole() for link in links])
+    def vanish(_: Transfer) -> None:
+        for link in links:
+            link.blackhole()
+
+    sender, receiver = failed(links, tmp_path, vanish)
     assert sender.startswith("error: send ") and "has not answered on any interface for 3 s" in sender
     assert "has not answered on any interface for 3 s" in receiver
 
@@ -257,7 +262,7 @@ def test_the_receiver_is_killed(links: Links, tmp_path: Path) -> None:
 def test_the_receiver_is_restarted(links: Links, tmp_path: Path) -> None:
     def restart(transfer: Transfer) -> None:
         transfer.receiver.kill()
-        words = ["--listen", f"0.0.0.0:{PORT}", "--output", tmp_path, "--key-file", transfer.key]
+        words: list[str | Path] = ["--listen", f"0.0.0.0:{PORT}", "--output", tmp_path, "--key-file", transfer.key]
         links[0].b.popen(HOSTS, "batcp", "receive", *words, stderr=subprocess.DEVNULL)
 
     sender, _ = failed(links, tmp_path, restart)

@@ -132,8 +132,8 @@ def test_wrong_options_on_a_syn_are_ignored_and_counted(pair: tuple[PathHost, Pa
         assert batcp(answer) == []
     assert batcp(syn(a, links[0], GOOD)[0]) == [b"010042"]
     # Beside other options, with padding before and after, and with TCP Fast Open's request for a cookie.
-    for options in ("0101" + GOOD + "01", "0402" + GOOD + "030307", "2202" + GOOD):
-        assert batcp(syn(a, links[0], options)[0]) == [b"010042"], options
+    for padded in ("0101" + GOOD + "01", "0402" + GOOD + "030307", "2202" + GOOD):
+        assert batcp(syn(a, links[0], padded)[0]) == [b"010042"], padded
 
 
 def test_wrong_options_on_a_syn_ack_are_ignored_and_counted(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:

@@ -21,7 +21,8 @@ from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
 
 pytestmark = [pytest.mark.realtime, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
-NEAR, FAR = {"rate": "20mbit", "delay": "10ms", "limit": 100}, {"rate": "10mbit", "delay": "20ms", "limit": 100}
+NEAR: dict[str, Any] = {"rate": "20mbit", "delay": "10ms", "limit": 100}
+FAR: dict[str, Any] = {"rate": "10mbit", "delay": "20ms", "limit": 100}
 SERVER, SERVER6 = "10.77.0.1", "fd77::1"
 MAX_ANSWER_TIME = 0.2  # s, for an answer
 

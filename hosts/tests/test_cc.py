@@ -295,7 +295,7 @@ for option in (None, (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000), (socke
             "import socket,time\ns=socket.create_server(('',9000))\nprint(1,flush=True)\ntime.sleep(30)",
             stdout=subprocess.PIPE,
         )
-        listening.stdout.readline()
+        assert listening.stdout and listening.stdout.readline()
         said = a.run(sys.executable, "-c", program, link.b_ip).splitlines()
         listening.kill()
         listening.communicate()

@@ -43,14 +43,24 @@ def key(tmp_path: Path) -> Path:
 
 
 def serve(host: PathHost, key: Path, *options: str) -> "subprocess.Popen[str]":
-    words = (HOSTS, "probe-buffer", "serve", "--key-file", key, *options)
+    words: list[str | Path] = [HOSTS, "probe-buffer", "serve", "--key-file", key, *options]
     responder = host.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert responder.stdout and responder.stdout.readline().startswith("listening on ")
     return responder
 
 
 def run(host: PathHost, to: str, key: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    words = ["nsenter", f"--net=/proc/{host.pid}/ns/net", HOSTS, "probe-buffer", "run", to, "--key-file", key, *options]
+    words: list[str | Path] = [
+        "nsenter",
+        f"--net=/proc/{host.pid}/ns/net",
+        HOSTS,
+        "probe-buffer",
+        "run",
+        to,
+        "--key-file",
+        key,
+        *options,
+    ]
     return subprocess.run(words, capture_output=True, text=True, timeout=120)
 
 
@@ -231,7 +241,7 @@ def test_bad_input_gets_a_clear_line(key: Path, tmp_path: Path, words: tuple[str
     public.write_text("a key that everybody knows\n")
     public.chmod(0o644)
     names = {"KEY": str(key), "SHORT": str(short), "OPEN": str(public)}
-    command = [HOSTS, "probe-buffer", *(names.get(word, word) for word in words)]
+    command: list[str | Path] = [HOSTS, "probe-buffer", *(names.get(word, word) for word in words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 2
     for name, path in names.items():
@@ -248,7 +258,7 @@ def test_works_without_root(key: Path) -> None:
     if os.geteuid() == 0:
         drop = ["setpriv", "--reuid", str(NOBODY), "--clear-groups"]
         os.chown(key, NOBODY, -1)
-    words = [*drop, HOSTS, "probe-buffer", "serve", "--listen", address, "--key-file", "/dev/stdin"]
+    words: list[str | Path] = [*drop, HOSTS, "probe-buffer", "serve", "--listen", address, "--key-file", "/dev/stdin"]
     with key.open() as secret:
         responder = subprocess.Popen(words, stdin=secret, stdout=subprocess.PIPE, text=True)
     try:

@@ -36,7 +36,7 @@ def user(name: str, direction: str, *sessions: tuple[float, object], **more: obj
 
 def serve(host: PathHost, *options: str) -> "subprocess.Popen[str]":
     options = options or ("--congestion", "cubic", "--congestion", "reno", "--congestion", "bbr")
-    words = (HOSTS, "sessions", "serve", "--listen", f"[::]:{PORT}", "--open", *options)
+    words: list[str | Path] = [HOSTS, "sessions", "serve", "--listen", f"[::]:{PORT}", "--open", *options]
     server = host.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout and server.stdout.readline() == f"listening on [::]:{PORT}\n"
     return server
@@ -44,7 +44,7 @@ def serve(host: PathHost, *options: str) -> "subprocess.Popen[str]":
 
 def start(host: PathHost, model: Model, to: str, *options: str) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
-    words = (HOSTS, "sessions", "run", "-", "--to", to, *options)
+    words: list[str | Path] = [HOSTS, "sessions", "run", "-", "--to", to, *options]
     client = host.popen(*words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert client.stdin
     client.stdin.write(json.dumps(model))
@@ -304,7 +304,7 @@ def test_stations_begin_together_and_their_results_are_one_run(paths: Paths, tmp
         assert client.returncode == 0, err
         files.append(tmp_path / f"{number}.jsonl")
         files[-1].write_text(out)
-    words = [HOSTS, "sessions", "fairness", *files, "--down", "15.3mbit"]
+    words: list[str | Path] = [HOSTS, "sessions", "fairness", *files, "--down", "15.3mbit"]
     found = json.loads(subprocess.run([*words, "--json"], capture_output=True, check=True).stdout)
     assert (found["runs"], found["nodes"], found["finished"], found["unfinished"]) == (1, 4, 8, 0)
     # Each has a link of its own: the fair share of the sum is what a link carries, less slow start.
@@ -411,7 +411,7 @@ def test_the_server_is_for_this_host_unless_told() -> None:
         [HOSTS, "sessions", "serve", "--listen", "[::]:0"], capture_output=True, text=True, timeout=20
     )
     assert (done.returncode, "say --open, or listen on 127.0.0.1" in done.stderr) == (2, True)
-    words = [HOSTS, "sessions", "serve", "--listen", "127.0.0.1:0"]
+    words: list[str | Path] = [HOSTS, "sessions", "serve", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout and server.stdout.readline().startswith("listening on 127.0.0.1:")
         server.kill()

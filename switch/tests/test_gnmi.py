@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def test_errors_have_gnmi_s_codes(switch: Switch) -> None:
         ("/interfaces/subinterfaces", grpc.StatusCode.UNIMPLEMENTED, "no such node"),
         ("/interfaces/interface[id=1]", grpc.StatusCode.INVALID_ARGUMENT, "id is no key"),
     ):
-        refused(code, text, lambda path=path: switch.get(path))
+        refused(code, text, partial(switch.get, path))
     with pytest.raises(GNMIClientError) as failure:
         switch.run(lambda client: client.get(GNMIPath("/interfaces/interface[name=nowhere]")))
     assert failure.value.code.name == "NOT_FOUND"
@@ -249,8 +250,8 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
         ("/qos/scheduler-policies", {"scheduler-policy": [{"config": {}}]}, invalid, "without its key name"),
     ):
         # The first of the two is good, and has no effect either.
-        updates = {f"{interface}/link-model/config/jitter": 5, path: value}
-        refused(code, text, lambda updates=updates: switch.set(update=updates))
+        updates: dict[str, Any] = {f"{interface}/link-model/config/jitter": 5, path: value}
+        refused(code, text, partial(switch.set, update=updates))
     assert switch.get("/", kind="CONFIG") == before
 
 
@@ -410,7 +411,7 @@ def test_once_and_poll(switch: Switch) -> None:
         async with Subscription(switch, "ONCE", (path, {}), (nowhere, {}), encoding="JSON_IETF") as stream:
             assert [await stream.next() for _ in range(3)] == [{"ifindex": 1}, True, None]
         async with Subscription(switch, "POLL", (path, {})) as stream:
-            for _ in range(2):
+            for _poll in range(2):
                 assert [await stream.next(), await stream.next()] == [{"ifindex": 1}, True]
                 await stream.call.write(gnmi.SubscribeRequest(poll=gnmi.Poll()))
         async with Subscription(switch, "POLL", (path, {}), updates_only=True) as stream:

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 from finsy.proto import p4d, p4r, rpc_code
+from google.protobuf.message import Message
 
 from accesspoint.checks.harness.p4runtime import (
     WAIT,
@@ -450,7 +451,9 @@ def test_packet_replication(client: Client) -> None:
 
 
 def test_backup_replicas(client: Client) -> None:
-    first = p4r.Replica(port=b"\1", backup_replicas=[{"port": b"\2", "instance": 5}, {"port": b"\3"}])
+    first = p4r.Replica(
+        port=b"\1", backup_replicas=[p4r.BackupReplica(port=b"\2", instance=5), p4r.BackupReplica(port=b"\3")]
+    )
     replicas = [first, p4r.Replica(port=b"\2")]
     flood = {"multicast_group_entry": {"multicast_group_id": 1, "replicas": replicas}}
     mirror = {"clone_session_entry": {"session_id": 1, "replicas": replicas}}
@@ -458,7 +461,7 @@ def test_backup_replicas(client: Client) -> None:
     client.write(*(update("INSERT", **entity) for entity in entities))
     for entity in entities:
         assert client.read(**entity) == list(entity.values())
-    too_high = p4r.Replica(port=b"\1", backup_replicas=[{"port": b"\2\0"}])
+    too_high = p4r.Replica(port=b"\1", backup_replicas=[p4r.BackupReplica(port=b"\2\0")])
     assert client.outcomes(
         update("MODIFY", packet_replication_engine_entry={"multicast_group_entry": {"multicast_group_id": 1}}),
         update(
@@ -526,7 +529,7 @@ def test_mutated_requests_never_harm(client: Client, method: str) -> None:
         group(1, (1, 2)),
         session(1, 3),
     ]
-    requests = {
+    requests: dict[str, Message] = {
         "Write": p4r.WriteRequest(
             device_id=1, election_id={"low": 1}, updates=[update("INSERT", **e) for e in entities]
         ),

@@ -29,7 +29,7 @@ def outcomes(client: Client, atomicity: str, *updates: p4r.Update) -> list[int]:
 def everything(client: Client) -> list[Any]:
     """Return all that can be read, but for what packets change."""
     entry = p4r.TableEntry(meter_config={}, counter_data={})
-    replication = [{"multicast_group_entry": {}}, {"clone_session_entry": {}}]
+    replication: list[dict[str, Any]] = [{"multicast_group_entry": {}}, {"clone_session_entry": {}}]
     return [
         *client.read(table_entry=entry),
         *client.read(table_entry=p4r.TableEntry(is_default_action=True)),

@@ -254,7 +254,7 @@ def test_a_pipeline_is_made_ready_beside_what_others_ask(access_point: Program) 
 def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
     entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(60 << 20))
     request = p4r.WriteRequest(device_id=1, election_id={"low": 99}, updates=[insert(entry)])
-    process_memory, refused = [], 0
+    refused = 0
     with contextlib.ExitStack() as stack:
         options = [*OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
         channels = [stack.enter_context(grpc.insecure_channel(address, options)) for _ in range(6)]
@@ -264,7 +264,6 @@ def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
             failure = call.exception()
             assert failure.code() in (EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
             refused += failure.code() == EXHAUSTED
-        del process_memory
     assert client.read(table_entry=p4r.TableEntry()) is not None
 
 

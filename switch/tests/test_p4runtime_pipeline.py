@@ -4,9 +4,9 @@
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import finsy as fy
 import grpc
@@ -212,7 +212,7 @@ def test_reconcile_keeps_the_state_under_an_unchanged_p4info(marked: Client, acc
     flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
     resources = {"meter_config": meter, "counter_data": {"packet_count": 5, "byte_count": 6}, "idle_timeout_ns": 10**12}
     entry = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1), **resources)
-    kept = [
+    kept: list[dict[str, Any]] = [
         {"table_entry": entry},
         {"packet_replication_engine_entry": p4r.PacketReplicationEngineEntry(multicast_group_entry=flood)},
         {"digest_entry": p4r.DigestEntry(digest_id=number, config={"max_list_size": 3})},
@@ -300,7 +300,8 @@ async def test_finsy_drives_the_access_point(address: str) -> None:
         groups = [fy.P4MulticastGroupEntry(1, replicas=(1, 2)), fy.P4CloneSessionEntry(1, replicas=(510,))]
         await switch.insert([*groups, fy.P4DigestEntry("source_digest_t", max_list_size=1), classify])
         wanted = [fy.P4TableEntry("classify"), fy.P4CounterEntry("arrived", index=5), fy.P4MulticastGroupEntry(1)]
-        return [entity async for entity in switch.read(wanted)]
+        found = cast(AsyncIterator[Any], switch.read(wanted))  # finsy's overloads are coroutines
+        return [entity async for entity in found]
 
     entry, counter, group = await with_finsy(address, ROOT / "p4src/compiled/ap.p4info.txtpb", work)
     assert entry.match == {"dscp": (46, 63), "src_port": (1000, 2000)}

@@ -108,7 +108,7 @@ def test_other_shells_have_every_option(shell: str, tmp_path: Path) -> None:
 def test_cargo_installs_it(tmp_path: Path) -> None:
     if not shutil.which("cargo"):
         pytest.skip("cargo is missing; install Rust 1.95 or newer")
-    command = [
+    command: list[str | Path] = [
         "cargo",
         "install",
         "--locked",

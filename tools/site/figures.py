@@ -20,8 +20,8 @@ BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
 def headline() -> str:
     """The testbed's table, in short."""
     # The figure of each cell, without its interval.
-    cells = [line.strip("|\n").split("|") for line in TESTBED.open() if line.startswith("|")]
-    rows = [[cell.strip().partition("<br>")[0] for cell in row] for row in cells]
+    table = [line.strip("|\n").split("|") for line in TESTBED.open() if line.startswith("|")]
+    rows = [[cell.strip().partition("<br>")[0] for cell in row] for row in table]
     columns = [rows[0].index(f"{name} ({unit})") for name, unit in COLUMNS]
     lines = ["| behind | download | upload | ping, mean |", "| --- | ---: | ---: | ---: |"]
     for arm, words in ARMS.items():

@@ -88,8 +88,8 @@ def rest() -> str:
     text += ["## Models"]
     for name, schema in sorted(document["components"]["schemas"].items()):
         properties = schema.get("properties", {})
-        rows = [(f"`{key}`", tool.type_of(one), one.get("description", "")) for key, one in properties.items()]
-        text += [f"### {name}", schema.get("description", ""), table(("field", "type", ""), rows) if rows else ""]
+        fields = [(f"`{key}`", tool.type_of(one), one.get("description", "")) for key, one in properties.items()]
+        text += [f"### {name}", schema.get("description", ""), table(("field", "type", ""), fields) if fields else ""]
     return joined(text)
 
 
@@ -182,8 +182,8 @@ def p4() -> str:
     ):
         rows = [(f"`{one.alias}`", f"`0x{one.id:08X}`", str(getattr(one, "size", ""))) for one in objects]
         text += [f"## {title}", table(("name", "id", "cells"), rows)] if rows else []
-    rows = [(f"`{one.alias}`", f"`0x{one.id:08X}`") for one in schema.digests]
-    return joined([*text, "## Digests", table(("name", "id"), rows)])
+    digests = [(f"`{one.alias}`", f"`0x{one.id:08X}`") for one in schema.digests]
+    return joined([*text, "## Digests", table(("name", "id"), digests)])
 
 
 def python() -> str:
