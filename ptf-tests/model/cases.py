@@ -6,6 +6,7 @@ most entries are hit and most frames differ from a frame that hits in a single f
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from accesspoint.ptf_tests.model.policy import (
     Flow,
     Match,
     Memory,
+    Result,
     Rule,
     Vlan,
     class_facts,
@@ -274,8 +276,8 @@ def entries(draw: st.DrawFn, packets: list[tuple[int, bytes]]) -> Entries:
             made.metered.add(place)
     generation = draw(st.integers(0, 255))
     ways = [(frame, port, made.forward.get((frame.dst, frame.vlan))) for port, frame in seen]
-    for found in sorted({flow_key(*way) for way in ways if way[0].ip and way[2]})[:INDICES]:
-        key = list(found)
+    for found in sorted({flow_key(frame, port, to) for frame, port, to in ways if frame.ip and to})[:INDICES]:
+        key: list[Any] = list(found)
         if draw(rarely):
             continue
         if not draw(mostly):  # a flow that the frame all but is of
@@ -305,8 +307,8 @@ RESULTS = st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 1))
 
 @st.composite
 def rules(
-    draw: st.DrawFn, facts: list[dict[str, int]], bits: dict[str, int], results: st.SearchStrategy, most: int
-) -> list[Rule]:
+    draw: st.DrawFn, facts: list[dict[str, int]], bits: dict[str, int], results: st.SearchStrategy[Result], most: int
+) -> list[Rule[Result]]:
     """Rules that a frame matches, or all but matches, by its facts; each with a priority of its own."""
     made = []
     for priority in draw(st.lists(st.integers(1, 100), max_size=most, unique=True)):

@@ -2,6 +2,7 @@
 """Fields of a frame, from the RFCs and IEEE 802.1Q: only those that are certain and whole."""
 
 from dataclasses import dataclass
+from typing import Any
 
 CUSTOMER_TAG, PROVIDER_TAG = 0x8100, 0x88A8  # IEEE 802.1Q, 802.1ad
 TAGS = CUSTOMER_TAG, PROVIDER_TAG, 0x9100, 0x9200  # the last two: a provider's before 802.1ad
@@ -89,7 +90,8 @@ def read(data: bytes) -> Frame:
             version, control = PPP_VERSIONS.get(protocol, 0), control or protocol >= 0x8000
         at += 8
 
-    frame = {"dst": number(0, 6), "src": number(6, 6), "ether_type": number(12, 2), "vlan": (outer, inner)}
+    frame: dict[str, Any] = {"dst": number(0, 6), "src": number(6, 6), "ether_type": number(12, 2)}
+    frame["vlan"] = outer, inner
     size = 20 if version == 4 else 40
     if not version or len(data) < at + size or data[at] >> 4 != version or (version == 4 and data[at] & 15 < 5):
         return Frame(**frame, control=control, eapol=eapol)

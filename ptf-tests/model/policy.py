@@ -7,6 +7,7 @@ it have left. What is a matter of chance (a feedback between never and always, a
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from accesspoint.ptf_tests.model.frames import RST, SPANNING_TREE, SYN, Frame, Segment, read
 
@@ -24,6 +25,8 @@ HELD, FREE = 0.7, 1.3  # s after a packet above its meter: certainly held, certa
 
 Vlan = tuple[int, int]
 FlowKey = tuple[int, int, int, int, int, int, int, int, Vlan]  # version, addresses, protocol, ports; ingress, egress
+ClassResult = tuple[int, int, int]  # class, queue, regulated
+Result = TypeVar("Result")
 Match = dict[str, tuple[int, int] | range]  # a value and its mask, or the ports of a range
 
 
@@ -44,12 +47,12 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Generic[Result]):
     """The matching rule of the highest priority acts."""
 
     priority: int
     match: Match
-    result: tuple[int, int, int] | str
+    result: Result
 
 
 @dataclass
@@ -62,11 +65,11 @@ class Entries:
 
     ingress_roles: dict[int, int] = field(default_factory=dict)
     egress_roles: dict[int, int] = field(default_factory=dict)
-    punt: list[Rule] = field(default_factory=list)
+    punt: list[Rule[str]] = field(default_factory=list)
     learned: set[tuple[int, int, Vlan]] = field(default_factory=set)
     forward: dict[tuple[int, Vlan], int] = field(default_factory=dict)
     flows: dict[FlowKey, Flow] = field(default_factory=dict)
-    classify: list[Rule] = field(default_factory=list)
+    classify: list[Rule[ClassResult]] = field(default_factory=list)
     class_feedback: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
     port_feedback: dict[tuple[int, int], int] = field(default_factory=dict)
     ack_priority: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -202,7 +205,11 @@ def direction(port: int, target: int | None, entries: Entries) -> int:
         return LOCAL
     ends = entries.ingress_roles.get(port), entries.egress_roles.get(target)
     one, other = (STATION if role == RADIO else role for role in ends)
-    return {(STATION, UPLINK_ROLE): UPLINK, (UPLINK_ROLE, STATION): DOWNLINK}.get((one, other), LOCAL)
+    known: dict[tuple[int | None, int | None], int] = {
+        (STATION, UPLINK_ROLE): UPLINK,
+        (UPLINK_ROLE, STATION): DOWNLINK,
+    }
+    return known.get((one, other), LOCAL)
 
 
 def punt_facts(frame: Frame, port: int) -> dict[str, int]:
@@ -243,7 +250,7 @@ def classify(
     return class_id, queue, bool(regulated), bool(facts["pure_ack"]), bool(filters)
 
 
-def first_match(rules: list[Rule], facts: dict[str, int]) -> tuple[int, int, int] | str | None:
+def first_match(rules: list[Rule[Result]], facts: dict[str, int]) -> Result | None:
     """The result of the matching rule of the highest priority."""
     matching = [rule for rule in rules if all(fits(facts[name], want) for name, want in rule.match.items())]
     return max(matching, key=lambda rule: rule.priority).result if matching else None

@@ -2,6 +2,9 @@
 """ack filter: an ACK that a newer one of its flow supersedes is not sent (RFC 3449, section 5.2.1)."""
 
 from functools import partial
+from typing import Any
+
+from finsy import P4TableEntry
 
 from accesspoint.ptf_tests.lib.base import SILENCE, SLOW, STATION, UPLINK, HostsTest, class_entry, meter_config, poll
 from accesspoint.ptf_tests.lib.packets import TIMESTAMPS, TIMESTAMPS_FIRST, build_ack, build_tcp, build_udp
@@ -14,7 +17,7 @@ ONE_QUEUE = prioritise_entry(7, filter=1, port=SLOW), class_entry(0, queue=7)
 SLOW_QUEUE = 64  # packets that the queues of the slow port hold
 
 
-def ack_flow(index, **fields):
+def ack_flow(index: int, **fields: Any) -> P4TableEntry:
     """The flow of `build_ack`. The registers outlive a test, so every test has indices of its own."""
     return flow_entry(STATION, UPLINK, protocol=6, flow_index=index, **fields)
 
@@ -22,18 +25,18 @@ def ack_flow(index, **fields):
 class FilterTest(HostsTest):
     """A filter test: pure ACKs that leave the uplink port go first and are filtered."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.insert(prioritise_entry(7, filter=1))
 
-    def expect_sent(self, *numbers, **fields):
+    def expect_sent(self, *numbers: int, **fields: Any) -> None:
         """ACKs with these numbers are sent."""
         for number in numbers:
             packet = build_ack(STATION, UPLINK, number, **fields)
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
 
-    def expect_filtered(self, *numbers, **fields):
+    def expect_filtered(self, *numbers: int, **fields: Any) -> None:
         """ACKs with these numbers are not sent."""
         for number in numbers:
             self.send(STATION, build_ack(STATION, UPLINK, number, **fields))
@@ -43,7 +46,7 @@ class FilterTest(HostsTest):
 class OlderAckIsFiltered(FilterTest):
     """Older numbers are filtered; equal ones are duplicates that TCP needs, and newer ones are news."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, index in ((4, 300), (6, 301)):
             self.insert(ack_flow(index, version=version))
             self.reset_counts()
@@ -59,7 +62,7 @@ class OlderAckIsFiltered(FilterTest):
 class SupersededAckLeavesTheQueue(FilterTest):
     """ACKs that wait behind data are filtered when they leave the queue: only the newest is sent."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=302))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
         acks = [build_ack(STATION, SLOW, number) for number in (1000, 2000, 3000)]
@@ -72,7 +75,7 @@ class SupersededAckLeavesTheQueue(FilterTest):
 class TimestampsAreSuperseded(FilterTest):
     """An ACK whose only option is timestamps in the usual layout is filtered like one without."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(303))
         self.expect_sent(1000, 5000, options=TIMESTAMPS)
         self.expect_filtered(4000, options=TIMESTAMPS)
@@ -82,7 +85,7 @@ class TimestampsAreSuperseded(FilterTest):
 class TimestampsMayStandBeforeTheirPadding(FilterTest):
     """Some stacks pad a header to its end, as RFC 9293 allows: ns-3 is one."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, first in ((4, 390), (6, 392)):
             for index, options in enumerate(TIMESTAMPS_FIRST, first):
                 with self.subTest(version=version, options=options):
@@ -95,13 +98,20 @@ class TimestampsMayStandBeforeTheirPadding(FilterTest):
                     self.delete(flow)
 
 
-ECN = ({}, {"flags": "AE"}, {"flags": "AC"}, {"flags": "AEC"}, {"flags": "AN"}, {"flags": "AECN"})  # N is AE
+ECN: tuple[dict[str, str], ...] = (
+    {},
+    {"flags": "AE"},
+    {"flags": "AC"},
+    {"flags": "AEC"},
+    {"flags": "AN"},
+    {"flags": "AECN"},
+)  # N is AE
 
 
 class EcnIsNeverLost(FilterTest):
     """An ACK is superseded by one that says the same of ECN, in ECE (RFC 3168) or by its counter (RFC 9768)."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, first in ((4, 344), (6, 344 + len(ECN))):
             for index, said in enumerate(ECN, first):
                 with self.subTest(version=version, **said):
@@ -120,7 +130,7 @@ class EcnIsNeverLost(FilterTest):
 class EachChangeOfEcnIsKept(FilterTest):
     """ACKs that wait before a change of ECN are all sent: marked bytes stay apart from unmarked ones."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=380))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
         said = ("A", "A", "AE", "AE", "A", "A", "A")
@@ -134,11 +144,11 @@ class EachChangeOfEcnIsKept(FilterTest):
 class AckWithMoreToSayIsKept(FilterTest):
     """SACK, CWR, AE, PSH, URG or another option: an older ACK that says more than its number is kept."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, index in ((4, 304), (6, 305)):
             self.insert(ack_flow(index, version=version))
             self.expect_sent(1000, 5000, version=version)
-            for fields in (
+            kept: tuple[dict[str, Any], ...] = (
                 {"options": SACK},
                 {"options": TIMESTAMPS + SACK},
                 {"options": [("NOP", None)] * 12},
@@ -150,7 +160,8 @@ class AckWithMoreToSayIsKept(FilterTest):
                 ),
                 {"reserved": 1},
                 {"reserved": 1, "options": TIMESTAMPS},
-            ):
+            )
+            for fields in kept:
                 with self.subTest(version=version, **fields):
                     self.expect_sent(4000, version=version, **fields)
             self.expect_filtered(4000, version=version)
@@ -159,7 +170,7 @@ class AckWithMoreToSayIsKept(FilterTest):
 class OtherSegmentsAreKept(FilterTest):
     """FIN and data with an older number are kept."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(306))
         self.expect_sent(1000, 5000)
         self.expect_sent(4000, flags="FA")
@@ -171,7 +182,7 @@ class OtherSegmentsAreKept(FilterTest):
 class KeptAckSupersedesToo(FilterTest):
     """An ACK that is kept for what it says still makes older ones superfluous; data does not."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(307))
         self.expect_sent(1000)
         self.expect_sent(5000, flags="AP")
@@ -186,7 +197,7 @@ class KeptAckSupersedesToo(FilterTest):
 class FilterOffKeepsAll(HostsTest):
     """Priority without filter keeps older ACKs; so does a port without entry."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(308), prioritise_entry(7, filter=0))
         for number in (5000, 4000, 3000):
             self.send_and_expect(STATION, build_ack(STATION, UPLINK, number), UPLINK)
@@ -199,7 +210,7 @@ class FilterOffKeepsAll(HostsTest):
 class UnknownFlowKeepsAll(FilterTest):
     """Without a flow entry there is no memory of ACK numbers, and nothing is filtered."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.expect_sent(5000, 4000, 3000)
         self.expect_counts(UPLINK, arrived=3, sent=3)
 
@@ -207,7 +218,7 @@ class UnknownFlowKeepsAll(FilterTest):
 class NotAllAreFiltered(FilterTest):
     """At most fifteen waiting ACKs in a row are filtered."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=343))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(6)]
         acks = [build_ack(STATION, SLOW, number) for number in range(1, 41)]
@@ -220,7 +231,7 @@ class NotAllAreFiltered(FilterTest):
 class WhatIsRememberedWronglyIsForgotten(FilterTest):
     """Once fifteen have been filtered in a row the next is the newest: no history stops a connection."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(381))
         self.expect_sent(1000, 0x20000000)
         self.expect_filtered(*range(0x10000001, 0x10000010))
@@ -231,7 +242,7 @@ class WhatIsRememberedWronglyIsForgotten(FilterTest):
 class WhoIsAWindowBehindIsAhead(FilterTest):
     """No window of TCP is as large as 2^30 bytes: a number that is further behind is of bytes that nobody saw."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(382))
         self.expect_sent(1000, 0x50000000, 0x10000000, 0x10000001)
         self.expect_filtered(0x10000000)
@@ -241,7 +252,7 @@ class WhoIsAWindowBehindIsAhead(FilterTest):
 class WhoIsAWindowAheadBeginsARun(FilterTest):
     """A number that is 2^30 bytes ahead says nothing of those between; a run is never longer than that."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(384), *ONE_QUEUE)
         self.expect_sent(1000, 0x40000000 + 1000, 0x40000000 + 999)
         self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=385))
@@ -255,12 +266,12 @@ class WhoIsAWindowAheadBeginsARun(FilterTest):
 class FilterCanComeBack(HostsTest):
     """Switched off and on again, the filter stops no connection, however far that went in between."""
 
-    def have_left(self, count):
+    def have_left(self, count: int) -> bool:
         """Return whether this number of ACKs has been sent or filtered."""
         counts = self.read_counts(UPLINK)
         return counts["sent"][0] + counts["filtered"][0] == count
 
-    def runTest(self):
+    def runTest(self) -> None:
         on, off = prioritise_entry(7, filter=1), prioritise_entry(7, filter=0)
         self.insert(on, flow_entry(STATION, UPLINK, protocol=6, flow_index=383))
         number = 10_000
@@ -288,7 +299,7 @@ class FilterCanComeBack(HostsTest):
 class NumbersWrap(FilterTest):
     """ACK numbers are compared as serial numbers (RFC 9293, section 3.4)."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(309))
         self.expect_sent(0xFFFFFF00, 0xFFFFFFFF, 0x00000000, 0x00000100)
         self.expect_filtered(0xFFFFFFFF, 0x00000000, 0xFFFFFF00)
@@ -299,7 +310,7 @@ class NumbersWrap(FilterTest):
 class NewUserOfAnIndexStartsAnew(FilterTest):
     """ACKs of an earlier user of the flow index filter none of the next user's."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         first = ack_flow(310, generation=1)
         self.insert(first)
         self.expect_sent(1000, 5000)
@@ -316,7 +327,7 @@ class NewUserOfAnIndexStartsAnew(FilterTest):
 class NewUserOfAnIndexSparesTheQueue(FilterTest):
     """An ACK of the earlier user that still waits is not compared with the number of the next one."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         earlier = flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=1)
         self.insert(*ONE_QUEUE, earlier)
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(3)]
@@ -333,7 +344,7 @@ class NewUserOfAnIndexSparesTheQueue(FilterTest):
 class ConnectionOnUsedPortsStartsAnew(FilterTest):
     """A SYN, a SYN-ACK or an RST ends what is remembered: the next connection's numbers may be any."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         for version, index in ((4, 314), (6, 315)):
             self.insert(ack_flow(index, version=version))
             for flags in ("S", "SA", "SEC", "R", "RA"):
@@ -349,7 +360,7 @@ class ConnectionOnUsedPortsStartsAnew(FilterTest):
 class StragglerOfAnEarlierConnectionIsForgotten(FilterTest):
     """An ACK of the connection before, behind the SYN of the next one, stops neither it nor its filter."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(316))
         self.expect_sent(1_000_000, 9_000_000)
         self.expect_sent(0, flags="S")
@@ -360,7 +371,7 @@ class StragglerOfAnEarlierConnectionIsForgotten(FilterTest):
 class LostAckSupersedesNothing(FilterTest):
     """A newer ACK that the full queue dropped is no reason to drop the older one in the queue."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=317))
         bulk = build_udp(STATION, SLOW, size=1000)
         others = [build_ack(STATION, SLOW, number, sport=5000) for number in range(2 * SLOW_QUEUE)]
@@ -373,7 +384,7 @@ class LostAckSupersedesNothing(FilterTest):
 class AckInTheBulksQueueSupersedesNothing(FilterTest):
     """ACKs that wait with the bulk, whose queue may be full, filter none."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.modify(prioritise_entry(0, filter=1))
         self.insert(ack_flow(318))
         self.expect_sent(1000, 5000, 4000, 2000)
@@ -382,7 +393,7 @@ class AckInTheBulksQueueSupersedesNothing(FilterTest):
 class FlowsDoNotMix(FilterTest):
     """Each flow remembers its own number."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(311), ack_flow(312, sport=9))
         self.expect_sent(1000, 5000)
         self.expect_sent(100, 1000, sport=9)
@@ -394,7 +405,7 @@ class FlowsDoNotMix(FilterTest):
 class DemotedAckSupersedesNothing(FilterTest):
     """An ACK above its queue's meter waits with the bulk: older ones arrive before it, so they are kept."""
 
-    def runTest(self):
+    def runTest(self) -> None:
         self.insert(ack_flow(340))
         self.expect_sent(900)
         self.set_queue_meter(UPLINK, 7, meter_config(1, ACK_SIZE + 1))
