@@ -15,6 +15,7 @@ TCP, UDP, ICMPV6 = 6, 17, 58
 DHCP = {(68, 67), (67, 68), (67, 67), (546, 547), (547, 546), (547, 547)}
 MDNS = 5353
 DISCOVERY = range(133, 138)  # ICMPv6: solicitations, advertisements and redirects of RFC 4861
+TIMESTAMPS = bytes([1, 1, 8, 10])  # RFC 7323, appendix A; without its first two bytes, which then follow, as well
 FIN, SYN, RST, PSH, ACK, URG = (1 << bit for bit in range(6))
 
 
