@@ -3,7 +3,7 @@
 //
 //   ingress, a SYN or RST of the flow:  forget; another connection begins on these addresses and ports
 //   ingress, once an ACK is admitted to its priority queue:  newest_ack[flow] = its number, and the run: how far before
-//            that number ACKs say the same of ECN
+//            that number ACKs say the same of ECN; where it waits
 //   egress:  a supersedable ACK within the run is dropped when it leaves the queue, but never more than MAX_FILTERED
 //            in a row: what each ACK that is left tells its sender to send at once stays bounded
 //
@@ -15,18 +15,18 @@
 // (demoted, or in order behind its connection's own data) is not remembered: its queue may be full, and the older ones in
 // the priority queue arrive first.
 //
-// No history locks a connection out. The memory ends with the connection and with the owner of the flow index. What the
-// flow said while nobody listened belongs to no run. An ACK that is not within the run is the newest, whatever its number, so a
-// straggler of an earlier connection is soon forgotten. And once MAX_FILTERED have been dropped in a row, the next
-// ACK that arrives is the newest: it was not those that are wrong, but what is remembered.
+// No history locks a connection out. The memory ends with the connection and with the owner of the flow index. An ACK that
+// arrives after the newest one has left is the newest, whatever its number: serial numbers wrap (4 GiB may pass without a pure
+// ACK), and a FIFO would send it too. So is one that arrives for another queue, and one that is not within the run: the flow may
+// have said anything while nobody listened.
 //
 // v1model lets ingress and egress share the registers; each is written by one of them.
 #ifndef V1MODEL_ACK_FILTER_P4
 #define V1MODEL_ACK_FILTER_P4
 
-// Per flow index: generation ++ known ++ ECN flags ++ run ++ ACK number.
+// Per flow index: egress port ++ queue ++ place in it ++ generation ++ known ++ ECN flags ++ run ++ ACK number.
 @id(REGISTER_NEWEST_ACK)
-register<bit<80>>(FLOWS_SIZE) newest_ack;
+register<bit<124>>(FLOWS_SIZE) newest_ack;
 // Per flow index: generation ++ how many were dropped since one was sent.
 @id(REGISTER_FILTERED_ACKS)
 register<bit<16>>(FLOWS_SIZE) filtered_acks;
@@ -45,13 +45,15 @@ const bit<32> QUEUE_ROOM = 64;
 
 #define ECN_FLAGS(tcp) (tcp.reserved[0:0] ++ tcp.flags[7:6])
 
-// Whether an ACK is within the run of what is remembered; and says the same of ECN.
-#define IS_OLDER(newest, filtered, generation, tcp) \
+// Whether what is remembered still waits in this queue, of which `left` was the last to leave.
+#define STILL_WAITS(newest, queue, left) (newest[123:112] == queue && newest[111:80] - left - 1 < QUEUE_ROOM)
+// Whether an ACK is within the run of what is remembered; and says the same of ECN, and not too many were dropped in a row.
+#define IS_OLDER(newest, generation, tcp) \
     (newest[79:67] == generation ++ 5w1 && newest[31:0] != tcp.acknowledgment && \
-     newest[31:0] - tcp.acknowledgment <= newest[63:32] && \
-     (filtered[15:8] != generation || filtered[7:0] < MAX_FILTERED))
+     newest[31:0] - tcp.acknowledgment <= newest[63:32])
 #define IS_SUPERSEDED(newest, filtered, generation, tcp) \
-    (newest[66:64] == ECN_FLAGS(tcp) && IS_OLDER(newest, filtered, generation, tcp))
+    (IS_OLDER(newest, generation, tcp) && newest[66:64] == ECN_FLAGS(tcp) && \
+     (filtered[15:8] != generation || filtered[7:0] < MAX_FILTERED))
 
 // Before any ACK of the new connection.
 control AckForget(in metadata_t meta) {
@@ -64,21 +66,21 @@ control AckForget(in metadata_t meta) {
 
 control AckRemember(in headers_t hdr, inout metadata_t meta) {
     apply {
-        if (meta.filter == 1 && meta.queue != 0) {
-            bit<32> place;
-            bit<32> left;
-            bit<32> queue = (bit<32>)(meta.egress_port ++ meta.queue);
-            acks_entered.read(place, queue);
-            acks_left.read(left, queue);
-            place = place + 1;
-            acks_entered.write(queue, place);
-            meta.ack_place = place;
-            if (meta.known_flow == 1 && place - left <= QUEUE_ROOM) {
-                bit<80> newest;
-                bit<16> filtered;
+        if (meta.filter == 1) {
+            bit<12> queue = meta.egress_port ++ meta.queue;
+            bit<32> left = 0;
+            if (meta.queue != 0) {
+                acks_entered.read(meta.ack_place, (bit<32>)queue);
+                acks_left.read(left, (bit<32>)queue);
+                meta.ack_place = meta.ack_place + 1;
+                acks_entered.write((bit<32>)queue, meta.ack_place);
+            }
+            if (meta.known_flow == 1) {
+                bit<124> newest;
                 newest_ack.read(newest, (bit<32>)meta.flow_index);
-                filtered_acks.read(filtered, (bit<32>)meta.flow_index);
-                if (!IS_OLDER(newest, filtered, meta.generation, hdr.tcp)) {
+                bool older = IS_OLDER(newest, meta.generation, hdr.tcp);
+                bool superseded = older && STILL_WAITS(newest, queue, left);
+                if (!superseded && meta.queue != 0 && meta.ack_place - left <= QUEUE_ROOM) {
                     bit<32> ahead = hdr.tcp.acknowledgment - newest[31:0];
                     bit<32> run = 0;
                     if (newest[79:64] == meta.generation ++ 5w1 ++ ECN_FLAGS(hdr.tcp) && ahead < ACK_WINDOW) {
@@ -87,8 +89,10 @@ control AckRemember(in headers_t hdr, inout metadata_t meta) {
                             run = ACK_WINDOW;
                         }
                     }
-                    newest_ack.write((bit<32>)meta.flow_index,
+                    newest_ack.write((bit<32>)meta.flow_index, queue ++ meta.ack_place ++
                         meta.generation ++ 5w1 ++ ECN_FLAGS(hdr.tcp) ++ run ++ hdr.tcp.acknowledgment);
+                } else if (older && !superseded) {
+                    newest_ack.write((bit<32>)meta.flow_index, 0);
                 }
             }
         }
@@ -102,7 +106,7 @@ control AckFilter(in headers_t hdr, inout metadata_t meta) {
                 acks_left.write((bit<32>)(meta.egress_port ++ meta.queue), meta.ack_place);
             }
             if (meta.known_flow == 1 && meta.supersedable == 1) {
-                bit<80> newest;
+                bit<124> newest;
                 bit<16> filtered;
                 newest_ack.read(newest, (bit<32>)meta.flow_index);
                 filtered_acks.read(filtered, (bit<32>)meta.flow_index);

@@ -25,28 +25,13 @@ class Segment:
     """A TCP header. length: of header and data, as the IP header claims."""
 
     flags: int
-    reserved: int
-    number: int
     header: int
     length: int
-    options: bytes
 
     @property
     def pure_ack(self) -> bool:
         """It carries no data, and opens and ends nothing."""
         return self.flags & (ACK | SYN | FIN | RST) == ACK and 20 <= self.header == self.length
-
-    @property
-    def supersedable(self) -> bool:
-        """A newer one says all that it says: no flag but ACK and those of ECN, no option but timestamps."""
-        plain = self.pure_ack and not self.flags & (PSH | URG) and self.reserved in (0, 1)
-        timestamps = self.options[:4] == TIMESTAMPS or self.options[:2] == TIMESTAMPS[2:]
-        return plain and (self.header == 20 or (self.header == 32 and timestamps))
-
-    @property
-    def ecn(self) -> tuple[int, int]:
-        """AE, then CWR and ECE (RFC 3168, RFC 9768)."""
-        return self.reserved & 1, self.flags >> 6
 
 
 @dataclass(frozen=True)
@@ -108,8 +93,7 @@ def read(data: bytes) -> Frame:
     rest = data[at + size :] if transport else b""
     ports = int.from_bytes(rest[:2]), int.from_bytes(rest[2:4])
     if protocol == TCP and len(rest) >= 20:
-        header = (rest[12] >> 4) * 4
-        tcp = Segment(rest[13], rest[12] & 15, int.from_bytes(rest[8:12]), header, length, rest[20:])
+        tcp = Segment(rest[13], (rest[12] >> 4) * 4, length)
         return Frame(**frame, control=control, ports=ports, tcp=tcp)
     if protocol == UDP and len(rest) >= 8:
         return Frame(**frame, control=control or ports in DHCP or ports[1] == MDNS, ports=ports)

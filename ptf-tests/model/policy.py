@@ -2,14 +2,15 @@
 """The policy of the access point, from docs/architecture.md, docs/naming.md and the decisions.
 
 Written from those pages, not from the program, so that the two can disagree. A packet is decided alone: those before
-it have left. What is a matter of chance (a feedback between never and always, a hold about to end) raises `Chance`.
+it have left, so no ACK is superseded. What is a matter of chance (a feedback between never and always, a hold about to
+end) raises `Chance`.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from accesspoint.ptf_tests.model.frames import RST, SPANNING_TREE, SYN, Frame, Segment, read
+from accesspoint.ptf_tests.model.frames import SPANNING_TREE, Frame, read
 
 STATION, UPLINK_ROLE, RADIO = 1, 2, 3
 LOCAL, UPLINK, DOWNLINK = 0, 1, 2
@@ -18,9 +19,6 @@ BRIDGES = 0x0180C2000000  # to 0F (IEEE 802.1Q, 8.6.3)
 GROUP_BIT = 1 << 40
 ALWAYS = 65535
 NOT_ECT, ECT1, ECT0, CE = range(4)
-MAX_FILTERED = 15  # in a row: decision 20
-WINDOW = 1 << 30
-SERIAL = 1 << 32
 HELD, FREE = 0.7, 1.3  # s after a packet above its meter: certainly held, certainly no longer (a second: 17, 21)
 
 Vlan = tuple[int, int]
@@ -79,29 +77,13 @@ class Entries:
 
 
 @dataclass
-class Acks:
-    """The memory of a flow index. generation: None when there is none of a connection.
-
-    run: how far before the newest number all ACKs said the same of ECN.
-    """
-
-    generation: int | None = None
-    newest: int = 0
-    ecn: tuple[int, int] = (0, 0)
-    run: int = 0
-    filtered: int = 0
-    filtered_generation: int | None = None
-
-
-@dataclass
 class Memory:
-    """acks: by flow index. demoted: when a packet of no flow was last above the meter of (port, queue).
+    """demoted: when a packet of no flow was last above the meter of (port, queue).
 
     identified: owners of flow indices that last said ECT(1) of the two. above: when one was last above the meter of its
     queue.
     """
 
-    acks: dict[int, Acks] = field(default_factory=dict)
     demoted: dict[tuple[int, int], float] = field(default_factory=dict)
     identified: set[tuple[int, int]] = field(default_factory=set)
     above: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -147,7 +129,7 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
 
     egress = GROUP_PORT if target is None else target
     scalable = flow is not None and is_scalable(frame, flow, memory, now)
-    class_id, asked, regulated, pure_ack, filters = classify(frame, port, target, flow, scalable, entries)
+    class_id, asked, regulated, pure_ack = classify(frame, port, target, flow, scalable, entries)
     red = asked != 0 and (egress, asked) in entries.metered
     open_to_hold = asked != 0 and not flow and not frame.control
     demoted = red or (open_to_hold and is_held(memory.demoted.get((egress, asked)), now))
@@ -168,8 +150,6 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
         (memory.identified.add if frame.ecn == ECT1 else memory.identified.discard)(owner(flow))
     if flow and scalable and red:
         memory.above[owner(flow)] = now
-    if flow and frame.tcp and frame.tcp.flags & (SYN | RST):
-        memory.acks.setdefault(flow.index, Acks()).generation = None
     if marked:
         outcome.counts["marked", index] += 1
     if dropped or entries.gate.get(egress):
@@ -182,13 +162,6 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
         outcome.sent = [(other, sent) for other in flood if other != port or returns]
         outcome.counts.update(("group_sent", other) for other, _ in outcome.sent)
         return outcome
-    if flow and frame.tcp and filters:
-        acks = memory.acks.setdefault(flow.index, Acks())
-        if not demoted and asked:
-            remember(acks, flow.generation, frame.tcp)
-        if frame.tcp.supersedable and is_superseded(acks, flow.generation, frame.tcp):
-            outcome.counts["filtered", index] += 1
-            return outcome
     outcome.counts["sent", index] += 1
     outcome.sent = [(target, sent)]
     return outcome
@@ -240,14 +213,13 @@ def class_facts(
 
 def classify(
     frame: Frame, port: int, target: int | None, flow: Flow | None, scalable: bool, entries: Entries
-) -> tuple[int, int, bool, bool, bool]:
-    """Class, the queue that it asks for, regulated, pure ACK, and whether ACKs are filtered where it leaves."""
+) -> tuple[int, int, bool, bool]:
+    """Class, the queue that it asks for, regulated, pure ACK."""
     facts = class_facts(frame, port, target, flow, scalable, entries)
     class_id, queue, regulated = first_match(entries.classify, facts) or (0, 0, 1)
-    filters = 0
     if facts["pure_ack"] and target is not None and target in entries.ack_priority:
-        queue, filters = entries.ack_priority[target]
-    return class_id, queue, bool(regulated), bool(facts["pure_ack"]), bool(filters)
+        queue, _ = entries.ack_priority[target]
+    return class_id, queue, bool(regulated), bool(facts["pure_ack"])
 
 
 def first_match(rules: list[Rule[Result]], facts: dict[str, int]) -> Result | None:
@@ -308,30 +280,3 @@ def mark(data: bytes, frame: Frame) -> tuple[bytes, bool]:
         total = (total & 0xFFFF) + (total >> 16)
     marked[at + 10 : at + 12] = (~total & 0xFFFF).to_bytes(2)
     return bytes(marked), True
-
-
-def remember(acks: Acks, generation: int, tcp: Segment) -> None:
-    """The newest number of the flow is that of the last ACK that is not within the run (decisions 20 and 34)."""
-    if is_older(acks, generation, tcp):
-        return
-    ahead = (tcp.number - acks.newest) % SERIAL
-    same = acks.generation == generation and acks.ecn == tcp.ecn
-    run = min(acks.run + ahead, WINDOW) if same and ahead < WINDOW else 0
-    acks.generation, acks.newest, acks.ecn, acks.run = generation, tcp.number, tcp.ecn, run
-
-
-def is_older(acks: Acks, generation: int, tcp: Segment) -> bool:
-    """The ACK is within the run, and not too many were filtered in a row."""
-    return (
-        acks.generation == generation
-        and 0 < (acks.newest - tcp.number) % SERIAL <= acks.run
-        and (acks.filtered_generation != generation or acks.filtered < MAX_FILTERED)
-    )
-
-
-def is_superseded(acks: Acks, generation: int, tcp: Segment) -> bool:
-    """A newer ACK of the flow says the same of ECN; it is counted."""
-    superseded = acks.ecn == tcp.ecn and is_older(acks, generation, tcp)
-    before = acks.filtered if acks.filtered_generation == generation else 0
-    acks.filtered, acks.filtered_generation = (before + 1 if superseded else 0), generation
-    return superseded

@@ -9,7 +9,7 @@ from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_udp
-from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, ack_flow, prioritise_entry
+from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, slow_flow
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
@@ -128,12 +128,13 @@ class FilteredAckGivesBackItsPlace(GateTest):
     """An ACK that is filtered when it leaves the queue was in the buffer, and is no longer."""
 
     def runTest(self) -> None:
-        self.insert(gate_entry(UPLINK, buffer=3, batch=1), prioritise_entry(7, filter=1), ack_flow(320))
-        self.send_and_expect(STATION, build_ack(STATION, UPLINK, 3000), UPLINK)
-        self.send_and_expect(STATION, build_ack(STATION, UPLINK, 5000), UPLINK)
-        for count in range(1, 10):
-            self.send(STATION, build_ack(STATION, UPLINK, 4000))
-            self.expect_counts(UPLINK, arrived=2 + count, sent=2, filtered=count)
+        self.insert(gate_entry(SLOW, buffer=3, batch=1), *ONE_QUEUE, slow_flow(320))
+        for count in range(1, 6):
+            self.send_frames(1)
+            acks = [build_ack(STATION, SLOW, 1000 * count + more) for more in (0, 500)]
+            self.send(STATION, *acks)
+            self.expect(SLOW, self.sent_frames[-1], acks[-1])
+            self.expect_counts(SLOW, arrived=3 * count, sent=2 * count, filtered=count, refused=0)
         self.expect_nothing()
 
 

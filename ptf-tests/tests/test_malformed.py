@@ -11,7 +11,7 @@ from scapy.layers.inet6 import IPv6ExtHdrFragment
 from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet
 
-from accesspoint.ptf_tests.lib.base import ALWAYS, BURST, STATION, UPLINK, HostsTest, class_entry, forward_entry
+from accesspoint.ptf_tests.lib.base import ALWAYS, BURST, SLOW, STATION, UPLINK, HostsTest, forward_entry
 from accesspoint.ptf_tests.lib.packets import (
     CE,
     ECT0,
@@ -25,6 +25,7 @@ from accesspoint.ptf_tests.lib.packets import (
     set_ecn,
 )
 from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
+from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 from accesspoint.ptf_tests.tests.test_mark import class_feedback, port_feedback
 
@@ -48,16 +49,19 @@ class MalformedTest(HostsTest):
 
     def filter_acks(self, index: int) -> None:
         """The flows of the frames' ACKs are known, and superseded ones are not sent; those of the frames are none."""
-        self.insert(prioritise_entry(7, filter=1), class_entry(0, queue=7))  # all in one queue, in order
+        self.insert(prioritise_entry(7, filter=1), *ONE_QUEUE)  # data and ACKs in one queue, in order
         for version in (4, 6):
-            self.insert(flow_entry(STATION, UPLINK, protocol=6, version=version, flow_index=index + version))
+            for port in (UPLINK, SLOW):
+                self.insert(flow_entry(STATION, port, protocol=6, version=version, flow_index=index + version))
 
     def expect_filter(self) -> None:
-        """The filter remembers of these flows what it should."""
+        """The filter works for these flow indices: of ACKs that wait for the slow port the newest is sent."""
+        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
         for version in (4, 6):
-            newer = build_ack(STATION, UPLINK, 3000, version=version)
-            self.send_and_expect(STATION, newer, UPLINK)
-            self.send_and_expect_drop(STATION, build_ack(STATION, UPLINK, 2500, version=version))
+            acks = [build_ack(STATION, SLOW, number, version=version) for number in (2500, 3000, 2600)]
+            self.send(STATION, *bulk, *acks)
+            self.expect(SLOW, *bulk, acks[1])
+            self.expect_nothing()
 
 
 def cut(frame: Packet, shortest: int = ETHERNET_SIZE) -> list[bytes]:
