@@ -25,7 +25,7 @@ def ack_flow(index: int, **fields: Any) -> P4TableEntry:
 
 
 def slow_flow(index: int, **fields: Any) -> P4TableEntry:
-    """The same to the station behind the slow link."""
+    """Return the flow of the same segments to the station behind the slow link."""
     return flow_entry(STATION, SLOW, protocol=6, flow_index=index, **fields)
 
 
@@ -52,14 +52,14 @@ class WaitingTest(FilterTest):
         self.insert(*ONE_QUEUE)
 
     def expect_left(self, arrived: Sequence[Packet], sent: Sequence[Packet]) -> None:
-        """Of the segments that arrived in this order these are sent."""
+        """Send these segments in this order behind data, and expect `sent` of them."""
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
         self.send(STATION, *bulk, *arrived)
         self.expect(SLOW, *bulk, *sent, timeout=20)
         self.expect_nothing()
 
     def expect_left_of(self, numbers: Sequence[int], sent: Sequence[int], **fields: Any) -> None:
-        """Of the ACKs with these numbers these are sent."""
+        """Send ACKs with these numbers behind data, and expect those with the numbers `sent`."""
         arrived, left = ([build_ack(STATION, SLOW, one, **fields) for one in some] for some in (numbers, sent))
         self.expect_left(arrived, left)
 
@@ -277,7 +277,7 @@ class NotAllAreFiltered(FilterTest):
 
 
 class WhatIsRememberedWronglyIsForgotten(FilterTest):
-    """What was acknowledged long ago stops no connection, however far behind it the numbers seem."""
+    """An ACK number of long ago stops no connection, however far behind it the next ones seem."""
 
     def runTest(self) -> None:
         self.insert(ack_flow(381))
