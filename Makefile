@@ -24,7 +24,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,15 +92,12 @@ wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this 
 ptf: setup develop ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
-conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
+conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; AGAINST=bmv2: packet by packet; STF=DIRECTORY: p4c's packet cases
 	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',accesspoint.checks.conformance $(call given,SECTION,section)) --target $(TARGET) \
-		$(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
+		$(call given,ONLY,only) $(call given,AGAINST,against) $(call given,PACKETS,packets) $(call given,PROGRAM,program) $(if $(MARKDOWN),--markdown)
 
 versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
-
-differences: setup develop ## apswitch against BMv2, packet by packet: docs/results/differences.md
-	@$(VENV)/python -m tools.differences
 
 bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
 	@$(VENV)/python -m accesspoint.checks.bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
