@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make help` lists the commands. Everything they need is installed by `setup`, which says what it does.
+# `make help` lists the commands. Each installs what it needs and says so; `setup` is enough for those of CONTRIBUTING.md.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -24,13 +24,15 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions differences mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+setup: runtime develop ## install what is missing, for tests and checks, too, and build the switch; WHEEL=apswitch-...whl takes it from there
+
 # pip waits for the network while cargo computes.
-setup: system ## install what is missing and build the switch; WHEEL=apswitch-...whl takes it from there
+runtime: system ## the same without what only tests, checks and pages need
 	@$(MAKE) --no-print-directory -j2 python apswitch
 
 system:
@@ -49,13 +51,13 @@ switch: $(if $(WHEEL),python) ## build the switch, its C library, the sender of 
 	@$(if $(WHEEL),true,tools/install.sh bpf)
 	@tools/install.sh switch
 
-hosts: setup host-tools ## build the program `hosts`: transports of end hosts
+hosts: runtime host-tools ## build the program `hosts`: transports of end hosts
 
 host-tools:
 	@tools/install.sh bpf
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --workspace --bin hosts --bin batcp
 
-run: setup ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
+run: runtime ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m accesspoint.experiments run headline $(RUN_ARGS)
 
 experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
@@ -76,31 +78,28 @@ campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=
 	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,CLOCK,clock) $(call given,LAB,lab) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
-lab: setup ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
+lab: runtime ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m accesspoint.topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
-fleet: setup ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
+fleet: runtime ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
 	@tools/install.sh fleet
 	@$(VENV)/python -m accesspoint.topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
 
-ns3: setup switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
+ns3: runtime switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
 	@tools/install.sh ns3
 
 wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh
 
-ptf: setup develop ## packet tests: TARGET=apswitch|bmv2
+ptf: runtime develop ## packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
-conformance: setup ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; STF=DIRECTORY: p4c's packet cases
+conformance: runtime ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; AGAINST=bmv2: packet by packet; STF=DIRECTORY: p4c's packet cases
 	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',accesspoint.checks.conformance $(call given,SECTION,section)) --target $(TARGET) \
-		$(call given,ONLY,only) $(if $(MARKDOWN),--markdown)
+		$(call given,ONLY,only) $(call given,AGAINST,against) $(call given,PACKETS,packets) $(call given,PROGRAM,program) $(if $(MARKDOWN),--markdown)
 
-versions: setup ## try the p4c and the targets on PATH: a row in docs/results/versions.md
+versions: runtime ## try the p4c and the targets on PATH: a row in docs/results/versions.md
 	@$(VENV)/python tools/versions.py
-
-differences: setup develop ## apswitch against BMv2, packet by packet: docs/results/differences.md
-	@$(VENV)/python -m tools.differences
 
 bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
 	@$(VENV)/python -m accesspoint.checks.bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
@@ -115,7 +114,7 @@ endif
 hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
 	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-mutants: setup develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
+mutants: runtime develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
 # What is built is built side by side: each has a long end on one core.

@@ -17,7 +17,7 @@ from accesspoint.checks.bench.report import Measured, Row, merge, words
 from accesspoint.checks.bench.switch import beside_writes
 from accesspoint.checks.bench.switch.__main__ import GROUPS, Group, chosen, measure_group
 from accesspoint.checks.bench.switch.beside_writes import Trials
-from accesspoint.checks.bench.switch.lab import Lab
+from accesspoint.checks.bench.switch.lab import VethBench
 from accesspoint.checks.bench.switch.program import write_frames
 from accesspoint.checks.bench.switch.switching import INJECTOR, targets
 from accesspoint.topologies.namespaces.contain import stop_process
@@ -37,7 +37,7 @@ def test_injected_frames_are_received_as_counted(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, FLOWS, 60)
     frames = [frame for frame, _ in RawPcapReader(str(file))]
-    with Lab() as lab:
+    with VethBench() as lab:
         with lab.entered():
             port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         with port:
@@ -59,7 +59,7 @@ def test_injected_frames_are_received_as_counted(tmp_path: Path) -> None:
 def test_injecting_into_no_interface_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "frames.pcap"
     write_frames(file, 1, 60)
-    with Lab() as lab, pytest.raises(LabError, match=r"failed: error: nobody: no interface with this name$"):
+    with VethBench() as lab, pytest.raises(LabError, match=r"failed: error: nobody: no interface with this name$"):
         lab.run(sys.executable, "-m", "accesspoint.checks.bench.switch.inject", "nobody", file)
 
 
@@ -75,7 +75,7 @@ writer.write(writer.request(range(2)))
 (found,) = writer.read(writer.counters(range(2)))
 print(found.count(b"\\x0a\\x00\\x00"))
 """
-    with Lab() as lab:
+    with VethBench() as lab:
         process = lab.start(*switch.command, core=None)
         try:
             assert lab.run(sys.executable, "-c", code).strip() == "2"

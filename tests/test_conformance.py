@@ -5,21 +5,22 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.conformance.against.programs import CASES, CLONE
+from accesspoint.checks.conformance.against.run import Verdict, judge
+from accesspoint.checks.conformance.against.sides import Outputs, numbered
+from accesspoint.checks.conformance.fixture import request_frame
+from accesspoint.checks.harness.apswitch import BINARY, ROOT, free_address, running, start_switch
 from accesspoint.checks.harness.certificates import Authority
 
-ROOT = Path(__file__).parent.parent
-APSWITCH = ROOT / "target/release/apswitch"
-NEEDS_SWITCH = pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
-MAX_WAIT = 30.0  # s
+NEEDS_SWITCH = pytest.mark.skipif(not BINARY.exists(), reason="apswitch is missing; build it with: make switch")
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
@@ -31,23 +32,9 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 @contextlib.contextmanager
 def listening(*options: str) -> Iterator[str]:
     """Run an apswitch without ports; yield its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    command: list[str | Path] = [APSWITCH, "--no-p4", "--grpc-server-addr", address, "--cpu-port", "510", *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + MAX_WAIT
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", int(address.split(":")[1]))).close()
-                break
-            except ConnectionRefusedError:
-                assert process.poll() is None and time.monotonic() < deadline
-                time.sleep(0.01)
+    address = free_address()
+    with running(address, start_switch(address, *options)):
         yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=MAX_WAIT)
 
 
 @pytest.fixture
@@ -117,7 +104,7 @@ def test_ports_of_a_server_that_runs_already() -> None:
                 ip link set $end$port up
             done
         done
-        {APSWITCH} --no-p4 -i 1@switch1 -i 2@switch2 --grpc-server-addr 127.0.0.1:9559 --cpu-port 510 &
+        {BINARY} --no-p4 -i 1@switch1 -i 2@switch2 --grpc-server-addr 127.0.0.1:9559 --cpu-port 510 &
         until (: </dev/tcp/127.0.0.1/9559) 2>/dev/null; do sleep 0.05; done
         {sys.executable} -m accesspoint.checks.conformance --address 127.0.0.1:9559 --port 1@host1 --port 2@host2 \\
             --section 9.5 --section 16
@@ -138,6 +125,8 @@ def test_ports_of_a_server_that_runs_already() -> None:
         (["--address", "127.0.0.1:9", "--cert", "x"], "name all three"),
         (["--target", "apswitch", "--section", "99"], "--section 99 is unknown"),
         (["--target", "apswitch", "--only", "no such thing"], "no check is selected"),
+        (["--list", "--against", "apswitch"], "--against compares two targets"),
+        (["--target", "apswitch", "--against", "apswitch", "--program", "x"], "--program x is unknown; there are ap,"),
         ([], "one of the arguments --target --address --list is required"),
     ],
 )
@@ -146,3 +135,46 @@ def test_what_cannot_be_run_is_named(options: list[str], words: str) -> None:
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@NEEDS_SWITCH
+@pytest.mark.skipif(os.geteuid() != 0, reason="veth pairs need root")
+def test_target_against_its_like_differs_in_nothing(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    some = ["--packets", "60", "--program", "entities", "--program", "wide"]
+    done = run("--target", "apswitch", "--against", "apswitch", *some, "--markdown", str(page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = dict(re.findall(r"(\w+): 60 packets, (\d+) frames, 0 differ, 0 without a reason", done.stdout))
+    assert set(left) == {"entities", "wide"} and all(int(count) > 30 for count in left.values())
+    assert re.search(r"^\| entities \| 60 \| \d+ \| \d+ \| \d+ \| 0 \| 0 \| 0 \|$", page.read_text(), re.M)
+
+
+@NEEDS_SWITCH
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="veth pairs need root")
+@pytest.mark.skipif(not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is missing; install BMv2")
+def test_apswitch_against_bmv2_differs_for_known_reasons_only() -> None:
+    done = run("--target", "apswitch", "--against", "bmv2", "--packets", "400")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"features: 400 packets, \d+ frames, [1-9]\d* differ, 0 without a reason", done.stdout)
+
+
+def test_difference_without_a_reason_fails_the_comparison() -> None:
+    case = next(case for case in CASES if case.name == "entities")
+    sent = [(1, numbered(request_frame(bytes(6), op), number)) for number, op in enumerate((1, CLONE))]
+
+    def outputs(*changed: int) -> Outputs:
+        """Return each packet as it came; byte 24, the port that a copy came from, is changed in these."""
+        return {
+            number: Counter([(port, frame[:24] + b"\7" + frame[25:] if number in changed else frame)])
+            for number, (port, frame) in enumerate(sent)
+        }
+
+    assert judge(case, sent, outputs(), outputs()) == ({}, [])
+    differing, others = judge(case, sent, outputs(), outputs(0, 1))
+    assert differing == {0: "", 1: "copies keep `ingress_port`"} and not others
+    assert Verdict(differing=differing).failed and not Verdict(differing={1: differing[1]}).failed
+    assert judge(case, sent, outputs(), {}) == ({0: "", 1: ""}, [])
+    unmarked: Outputs = {None: Counter([(2, b"frame")])}
+    (only_the_other,) = judge(case, sent, {}, unmarked)[1]
+    assert only_the_other == "only the target [], only the other ['port 2: 6672616d65']"

@@ -4,7 +4,8 @@
 A fenced block ```sh holds commands for the reader. `make` commands that run for minutes are checked with `make -n`
 (target, variables and tools exist), all others are executed. A block whose first line is `# in the lab`,
 `# beside a lab`, `# beside a controller`, `# in a namespace` or `# in ns-3` belongs to a running lab, controller or
-host, or to ns-3, and is executed by the tests of that room. Examples are executed by tests/test_examples.py. A block
+host, or to ns-3, and is executed by the tests of that room. Examples are executed by tests/test_examples.py, the
+commands of CONTRIBUTING.md by tests/test_contributing.py. A block
 ```python is a whole script. A block ```text right after commands that are executed shows what they print, numbers
 aside; tests/test_blocks.py judges all others.
 """
@@ -20,10 +21,10 @@ from tests.pages import ELSEWHERE, PAGES, ROOT, Block, blocks, like
 
 
 def commands() -> list[tuple[str, str]]:
-    """(page, command line) of every ```sh block, each line once. Examples have their own test."""
+    """(page, command line) of every ```sh block, each line once. Examples and CONTRIBUTING.md have their own test."""
     found: dict[str, str] = {}
     for block in blocks():
-        for line in block.commands if block.executed else []:
+        for line in block.commands if block.executed and block.page != "CONTRIBUTING.md" else []:
             if not line.startswith(".venv/bin/python -m examples."):
                 found.setdefault(line, block.page)
     return [(page, line) for line, page in found.items()]

@@ -6,10 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from accesspoint.checks.harness.waiting import eventually
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -115,10 +116,7 @@ def test_a_killed_script_leaves_no_switch_and_no_controller(tmp_path: Path) -> N
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    deadline = time.monotonic() + 10
-    while ours(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not ours(tmp_path)
+    assert eventually(lambda: not ours(tmp_path))
     for link in Path("/sys/class/net").glob(f"{prefix}-ap1-*"):  # while Mininet's shells still hold the other end
         subprocess.run(["ip", "link", "delete", link.name], check=False, capture_output=True)
 

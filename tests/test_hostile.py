@@ -11,14 +11,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from scapy.utils import RawPcapReader
 
-from accesspoint.checks.bench.switch.lab import Lab
+from accesspoint.checks.bench.switch.lab import VethBench
 from accesspoint.checks.bench.switch.program import write_frames
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.checks.hostile import report
 from accesspoint.checks.hostile.__main__ import select
 from accesspoint.checks.hostile.attack import load
@@ -145,7 +145,7 @@ def test_only_the_steady_packets_are_counted(tmp_path: Path) -> None:
     mark(file)
     frames = [frame for frame, _ in RawPcapReader(str(file))]
     assert len(frames) == 3 and all(len(frame) == 100 and frame.endswith(MARK) for frame in frames)
-    with Lab() as lab:
+    with VethBench() as lab:
         with lab.entered():
             counter = Counter("left")
             gen, left = (socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(2))
@@ -186,10 +186,10 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
     before = {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")}
     command = [sys.executable, "-m", "accesspoint.checks.hostile", "--only", "idle-connections", "--out", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        deadline = time.monotonic() + 60
-        while len(started := family(run.pid)) < 5:  # switch, source, other client and their parents
-            assert run.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+        # Switch, source, other client and their parents.
+        assert eventually(lambda: run.poll() is not None or len(family(run.pid)) >= 5, 60)
+        started = family(run.pid)
+        assert run.poll() is None
         run.terminate()
         run.communicate(timeout=60)
     assert run.returncode == 128 + signal.SIGTERM

@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -47,8 +48,13 @@ sends and receives raw frames (needs root). Without ports packets go in and out 
 packet-in, and checks that need several ports are not applicable. The suite becomes primary with an election id above
 all that the server has seen, and replaces the pipeline and all entries: do not point it at a switch in use.
 
+Against another one. `--target apswitch --against bmv2` asks no checks: it gives both servers the same programs,
+entries and generated packets, and compares byte for byte what leaves, then every counter. What differs without a known
+reason is kept in out/conformance/differences/, with what apswitch's reference makes of the packet.
+
 What it says. pass; fail, with what was seen instead; n/a, with the reason why the question does not arise, as for
-what the specification makes optional. Exit code: 0 no check failed, 1 at least one did, 2 the run could not be made.
+what the specification makes optional. Exit code: 0 no check failed and nothing differs without a reason, 1 at least
+one did, 2 the run could not be made.
 """
 
 
@@ -75,10 +81,19 @@ def main() -> int:
     parser.add_argument("--name", help="what the result calls the server (default: the target, or 'server')")
     parser.add_argument(
         "--markdown", nargs="?", const=Path(), type=Path, metavar="FILE",
-        help="also a page (default: docs/results/conformance-NAME.md)",
+        help="also a page (default: docs/results/conformance-NAME.md; with --against docs/results/differences.md)",
     )  # fmt: skip
+    against = parser.add_argument_group("with --against")
+    against.add_argument("--against", choices=targets.TARGETS, help="compare --target with this one, packet by packet")
+    against.add_argument("--packets", type=int, default=20_000, metavar="N", help="for each program (default: 20,000)")
+    against.add_argument("--seed", type=int, default=1, metavar="N", help="of packets and entries (default: 1)")
+    against.add_argument("--program", action="append", default=[], metavar="NAME", help="this one only; repeated")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each check when it is done")
     options = parser.parse_args()
+    if options.against:
+        if not options.target:
+            parser.error("--against compares two targets: name the first with --target")
+        return own(lambda: compare(options))
     unknown = [key for key in options.section if not any(below(key, s) or below(s, key) for s in SECTIONS)]
     if unknown:
         parser.error(f"--section {unknown[0]} is unknown; there are {', '.join(SECTIONS)}")
@@ -93,10 +108,11 @@ def main() -> int:
     try:
         if options.address:
             return run(Server(options.name or "server", place(options)), checks, console, options)
-        return contain.run(lambda: run_own(checks, console, options))
-    except (ServerError, LabError, contain.NotPermitted, FileNotFoundError) as error:
+    except (ServerError, LabError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    log = Path(f"out/conformance/{options.target}.log").resolve()
+    return own(lambda: run(OwnServer(options.target, options.wait, log), checks, console, options))
 
 
 def place(options: argparse.Namespace) -> Place:
@@ -120,15 +136,34 @@ def place(options: argparse.Namespace) -> Place:
     )
 
 
-def run_own(checks: list[Check], console: Console, options: argparse.Namespace) -> int:
-    """Starts a server in a network of its own and asks it."""
+def own(work: Callable[[], int]) -> int:
+    """Do the work in a network of its own, for servers that are started here."""
+
+    def within() -> int:
+        try:
+            contain.own_network()
+            return work()
+        except (ServerError, LabError, NotApplicable, FileNotFoundError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+
     try:
-        contain.own_network()
-        log = Path(f"out/conformance/{options.target}.log").resolve()
-        return run(OwnServer(options.target, options.wait, log), checks, console, options)
-    except (ServerError, LabError) as error:
+        return contain.run(within)
+    except contain.NotPermitted as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Compare two targets, packet by packet."""
+    try:
+        from accesspoint.checks.conformance.against import programs, run
+    except ImportError:
+        raise ServerError("--against takes this project's programs: run it in a checkout") from None
+    names = [case.name for case in programs.CASES]
+    if unknown := set(options.program) - set(names):
+        raise ServerError(f"--program {min(unknown)} is unknown; there are {', '.join(names)}")
+    return run.run(options.target, options.against, options.program, options.packets, options.seed, options.markdown)
 
 
 def run(server: Server, checks: list[Check], console: Console, options: argparse.Namespace) -> int:

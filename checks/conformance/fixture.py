@@ -101,6 +101,11 @@ def entity(message: Any) -> dict[str, Any]:
     return {FIELDS[kind]: message}
 
 
+def request_frame(source: bytes, op: int, a: int = 0, b: int = 0, c: int = 0, payload: bytes = PADDING) -> bytes:
+    """Return a request to a program of the suite, from that MAC address."""
+    return HOST + source + ETHER_TYPE + REQUEST.pack(op, a, b, c) + payload
+
+
 def lpm(field_id: int, value: int, length: int) -> p4r.FieldMatch:
     return p4r.FieldMatch(field_id=field_id, lpm={"value": binary(value), "prefix_len": length})
 
@@ -295,7 +300,7 @@ class Fixture:
         """A frame with a number of its own in the source address, and that number."""
         self._number += 1
         source = b"\x02\x00" + struct.pack("!I", self._number)
-        return self._number, HOST + source + ETHER_TYPE + REQUEST.pack(op, a, b, c) + payload
+        return self._number, request_frame(source, op, a, b, c, payload)
 
     def send(self, frame: bytes, port: int | None = None) -> None:
         """Send a frame into the switch, by the first port unless another one is named."""

@@ -20,7 +20,7 @@ from accesspoint.topologies.links import veth
 from accesspoint.topologies.requirements import LabError
 
 PORTS = (1, 2, 3)
-GRPC = "127.0.0.1:9559"
+GRPC, THRIFT = 9559, 9090
 START = 30.0  # s; a server that does not listen by then will not
 
 
@@ -133,13 +133,15 @@ class StartedServer(Server):
 
 
 class OwnServer(StartedServer):
-    """A server on veth pairs, within `contain.own_network`."""
+    """A server on veth pairs, within `contain.own_network`. number: tells several apart."""
 
-    def __init__(self, name: str, wait: float, log: Path) -> None:
+    def __init__(self, name: str, wait: float, log: Path, ports: tuple[int, ...] = PORTS, number: int = 0) -> None:
         target = targets.find(name)
-        near, far = veth.make(PORTS)
-        command = target.command(targets.Wiring(near, GRPC, log=log.with_suffix(".own")))
-        super().__init__(target, Place(GRPC, cpu_port=targets.CPU_PORT, ports=far, wait=wait), command, log)
+        near, far = veth.make(ports, ("switch", "host") if not number else (f"switch{number}-", f"host{number}-"))
+        address = f"127.0.0.1:{GRPC + number}"
+        wiring = targets.Wiring(near, address, THRIFT + number, log=log.with_suffix(".own"))
+        place = Place(address, cpu_port=targets.CPU_PORT, ports=far, wait=wait)
+        super().__init__(target, place, target.command(wiring), log)
 
 
 __all__ = ["LabError", "OwnServer", "Server", "ServerError", "StartedServer"]

@@ -159,7 +159,7 @@ def udp6(src: bytes, dst: bytes, src_port: int, dst_port: int) -> bytes:
     return dst + src + b"\x86\xdd" + header + struct.pack(">HHHH", src_port, dst_port, 58, 0).ljust(58, b"\0")
 
 
-class Lab:
+class SwitchLab:
     """One switch, whose port 2 is the uplink and whose others are stations', and the controllers that a test starts."""
 
     def __init__(self, target: str, directory: Path, ports: int = 2) -> None:
@@ -305,9 +305,9 @@ class Controller:
 
 
 @contextlib.contextmanager
-def lab(target: str, directory: Path, ports: int = 2) -> Iterator[Lab]:
+def lab(target: str, directory: Path, ports: int = 2) -> Iterator[SwitchLab]:
     """A lab that is taken down whatever happens."""
-    made = Lab(target, directory, ports)
+    made = SwitchLab(target, directory, ports)
     try:
         yield made
     finally:

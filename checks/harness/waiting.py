@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting for what a process will do, and free ports for it to listen on."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -19,3 +20,10 @@ def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0
     while not (value := holds()) and time.monotonic() < deadline:
         time.sleep(pause)
     return value
+
+
+async def until(holds: Callable[[], Any], seconds: float = 60.0, pause: float = 0.01) -> None:
+    """Wait in an event loop until `holds` returns something true. Raises TimeoutError."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(pause)

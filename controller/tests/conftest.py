@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from accesspoint.checks.harness.switches import TARGETS, Lab, lab, missing
+from accesspoint.checks.harness.switches import TARGETS, SwitchLab, lab, missing
 from accesspoint.controller.apctl import __main__ as command_line
 from accesspoint.controller.state.database import connect
 
@@ -20,7 +20,7 @@ Apctl = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(params=TARGETS)
-def any_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+def any_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchLab]:
     """A running switch of each target, without a controller."""
     reason = missing(request.param)
     if reason:
@@ -31,7 +31,7 @@ def any_lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def link_lab(tmp_path: Path) -> Iterator[Lab]:
+def link_lab(tmp_path: Path) -> Iterator[SwitchLab]:
     """apswitch, not started yet: for tests of its link model."""
     reason = missing("apswitch")
     if reason:

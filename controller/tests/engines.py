@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from accesspoint.checks.harness.switches import end
@@ -98,10 +98,3 @@ async def connected(client: Engine) -> AsyncIterator[Engine]:
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-
-
-async def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    """Waits."""
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.02)

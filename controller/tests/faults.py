@@ -32,7 +32,18 @@ import httpx
 import typer
 from finsy.proto import p4r
 
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, End, Lab, end, lab, udp, wait_for
+from accesspoint.checks.harness.switches import (
+    ROOT,
+    SERVER,
+    STATION,
+    Controller,
+    End,
+    SwitchLab,
+    end,
+    lab,
+    udp,
+    wait_for,
+)
 from accesspoint.controller.agent import classes, ports, queue_meters
 from accesspoint.controller.agent.entries import EntrySet, everything
 from accesspoint.controller.agent.program import FLOW_TABLES, Encodable, Program
@@ -183,7 +194,7 @@ async def read_switch(address: str, program: Program, wanted: list[Encodable]) -
     return found
 
 
-def unlike(made: Lab, **access_point: Any) -> list[str]:
+def unlike(made: SwitchLab, **access_point: Any) -> list[str]:
     """Return differences of a switch to a configuration, and its inconsistencies; empty when all is well."""
     return differences(AccessPointConfig.model_validate(made.config(**access_point)["access_points"][0]))
 
@@ -266,7 +277,7 @@ class Disk:
 class Trial:
     """A switch, a controller behind a proxy, and traffic; `fault` breaks something and waits until all is well."""
 
-    def __init__(self, made: Lab, seed: int) -> None:
+    def __init__(self, made: SwitchLab, seed: int) -> None:
         self.made = made
         self.random = random.Random(seed)
         self.proxy = Proxy(made.grpc)
@@ -440,7 +451,11 @@ def faketime_library() -> str | None:
 
 
 def survive(
-    made: Lab, count: int | None, seed: int, kinds: Sequence[str] = (), say: Callable[[str], None] = lambda line: None
+    made: SwitchLab,
+    count: int | None,
+    seed: int,
+    kinds: Sequence[str] = (),
+    say: Callable[[str], None] = lambda line: None,
 ) -> int:
     """So many faults in a row, None: one of each kind; returns how many were survived, which is all of them, or raises
     AssertionError."""

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from scapy.layers.l2 import ARP, Ether
 
-from accesspoint.checks.harness.switches import SERVER, STATION, TARGETS, Controller, Lab, lab, missing, udp, wait_for
+from accesspoint.checks.harness.switches import (
+    SERVER,
+    STATION,
+    TARGETS,
+    Controller,
+    SwitchLab,
+    lab,
+    missing,
+    udp,
+    wait_for,
+)
 
 VICTIM, UPLINK, SPOOFER = 1, 2, 3
 GATEWAY_IP = "10.0.0.2"
@@ -24,7 +34,7 @@ SAYS_NOTHING = EVERYBODY + SERVER + b"\x88\xb5" + bytes(46)
 
 
 @pytest.fixture(params=TARGETS)
-def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchLab]:
     """A running switch with a victim, a gateway behind the uplink and a spoofer."""
     if reason := missing(request.param):
         pytest.skip(reason)
@@ -33,7 +43,7 @@ def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
         yield made
 
 
-def controlled(made: Lab, **of_spoofer: Any) -> Controller:
+def controlled(made: SwitchLab, **of_spoofer: Any) -> Controller:
     """Return a controller, told of links on which nothing waits."""
     ports = [
         {"port": VICTIM, "role": "station", "capacity_bps": 10**9},
@@ -48,7 +58,7 @@ def controlled(made: Lab, **of_spoofer: Any) -> Controller:
 class Victim:
     """A station that sends numbered packets to the gateway all the time, and the gateway that counts them."""
 
-    def __init__(self, made: Lab) -> None:
+    def __init__(self, made: SwitchLab) -> None:
         self._wires = made.wires
         self._ended = threading.Event()
         self.sent = 0
@@ -99,7 +109,7 @@ def arp(to: str, address: str) -> bytes:
     )
 
 
-def three_frames(made: Lab) -> None:
+def three_frames(made: SwitchLab) -> None:
     """Each after one of the gateway, which used up the moves of an address."""
     for _ in range(3):
         made.wires[UPLINK].send(SAYS_NOTHING)
@@ -109,14 +119,14 @@ def three_frames(made: Lab) -> None:
     time.sleep(1)
 
 
-def without_end(made: Lab) -> None:
+def without_end(made: SwitchLab) -> None:
     """For two seconds, in which the gateway says nothing."""
     for _ in range(1000):
         made.wires[SPOOFER].send(SAYS_NOTHING)
         time.sleep(0.002)
 
 
-def against_a_gateway_that_speaks(made: Lab) -> None:
+def against_a_gateway_that_speaks(made: SwitchLab) -> None:
     """For two seconds, in which the gateway speaks ten times a second."""
     for number in range(1000):
         made.wires[SPOOFER].send(SAYS_NOTHING)
@@ -138,7 +148,9 @@ def refused(controller: Controller) -> int:
 
 
 @pytest.mark.parametrize("attack", [three_frames, without_end, against_a_gateway_that_speaks])
-def test_gateway_claimed_by_a_wired_station_loses_nothing(three: Lab, attack: Callable[[Lab], None]) -> None:
+def test_gateway_claimed_by_a_wired_station_loses_nothing(
+    three: SwitchLab, attack: Callable[[SwitchLab], None]
+) -> None:
     controller = controlled(three)
     with Victim(three) as victim:
         attack(three)
@@ -147,7 +159,7 @@ def test_gateway_claimed_by_a_wired_station_loses_nothing(three: Lab, attack: Ca
     assert wait_for(lambda: refused(controller))
 
 
-def test_gateway_that_speaks_after_the_spoofer_is_found_for_good(three: Lab) -> None:
+def test_gateway_that_speaks_after_the_spoofer_is_found_for_good(three: SwitchLab) -> None:
     controller = controlled(three)
     other = b"\x02\0\0\0\0\x77"
     for wire in (SPOOFER, UPLINK):
@@ -160,7 +172,7 @@ def test_gateway_that_speaks_after_the_spoofer_is_found_for_good(three: Lab) -> 
 
 
 @pytest.mark.parametrize("attack", [three_frames, without_end, against_a_gateway_that_speaks])
-def test_gateway_claimed_on_a_radio_loses_nothing(three: Lab, attack: Callable[[Lab], None]) -> None:
+def test_gateway_claimed_on_a_radio_loses_nothing(three: SwitchLab, attack: Callable[[SwitchLab], None]) -> None:
     """In `without_end` the gateway says nothing but what it answers to ARP, which the controller asks."""
     controller = controlled(three, roaming=True)
     three.wires[UPLINK].send(arp("02:00:00:00:00:01", "10.0.0.1"))
@@ -171,7 +183,7 @@ def test_gateway_claimed_on_a_radio_loses_nothing(three: Lab, attack: Callable[[
     assert (victim.lost, victim.sent > 200) == (0, True)
 
 
-def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: Lab) -> None:
+def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: SwitchLab) -> None:
     controller = controlled(three, roaming=True)
     walker = b"\x02\0\0\0\0\x77"
     three.wires[UPLINK].send(udp(walker, EVERYBODY, 9, 9))
@@ -189,7 +201,7 @@ def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: Lab) -> N
     assert is_at(controller, walker, SPOOFER)
 
 
-def test_address_that_moves_too_often_goes_back_to_where_it_was(three: Lab) -> None:
+def test_address_that_moves_too_often_goes_back_to_where_it_was(three: SwitchLab) -> None:
     controller = three.controller(stations={SERVER.hex(":"): {"locked_port": UPLINK}}, limits={"moves": 3})
     three.introduce(controller)
     restless = b"\x02\0\0\0\0\x77"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
+from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.program import DIGEST_FLOWS, Program, flow_key
 from accesspoint.controller.agent.transport import RpcError
@@ -56,12 +57,6 @@ class Switch:
     async def close(self) -> None:
         while not self.says.empty():
             self.says.get_nowait()
-
-
-async def until(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not what():
-            await asyncio.sleep(0.01)
 
 
 class Two:

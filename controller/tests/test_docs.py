@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accesspoint.checks.harness.switches import ROOT, Lab
+from accesspoint.checks.harness.switches import ROOT, SwitchLab
 from tools import client
 
 from .conftest import Apctl
@@ -22,7 +22,7 @@ def commands(page: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def test_commands_beside_a_controller(link_lab: Lab, tmp_path: Path, apctl: Apctl) -> None:
+def test_commands_beside_a_controller(link_lab: SwitchLab, tmp_path: Path, apctl: Apctl) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)

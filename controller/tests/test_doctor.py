@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from accesspoint.checks.harness.switches import Lab, wait_for
+from accesspoint.checks.harness.switches import SwitchLab, wait_for
 from accesspoint.controller.apctl import doctor
 from accesspoint.topologies.namespaces.namespace import Namespace
 
 from .conftest import Apctl
 
 
-def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: Lab, apctl: Apctl) -> None:
+def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: SwitchLab, apctl: Apctl) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     given = {"APCTL_URL": controller.url, "APCTL_TOKEN": controller.token}

@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from accesspoint.checks.bench.controller.fleet import keep
+from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.process import Agent, Disk, Options
 from accesspoint.controller.api.app import create_app
@@ -33,7 +34,7 @@ from accesspoint.controller.state.agents import access_point_of
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
 
-from .engines import Server, connected, missing_engine, server, until
+from .engines import Server, connected, missing_engine, server
 from .test_config import PORTS, access_point
 from .test_entries import PIPELINE
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.checks.harness.browser import Browser, browser, missing_browser
-from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
+from accesspoint.checks.harness.switches import ROOT, SwitchLab, wait_for
 from accesspoint.controller.observation import MEASURES, history_columns
 from accesspoint.controller.state.history import answer_columns
 
@@ -45,7 +45,7 @@ def changed(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_measure_is_added_in_one_place(link_lab: Lab, changed: Path, window: Browser) -> None:
+def test_a_measure_is_added_in_one_place(link_lab: SwitchLab, changed: Path, window: Browser) -> None:
     link_lab.start_switch()
     # The database is one of before.
     before = link_lab.controller()

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Lab, end, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, SwitchLab, end, udp, wait_for
 from accesspoint.checks.harness.waiting import free_port
 
 MONITORING = ROOT / "controller/monitoring"
@@ -51,7 +51,7 @@ def expressions() -> list[tuple[str, str]]:
     ]
 
 
-def test_a_prometheus_scrapes_and_the_dashboard_shows(link_lab: Lab, tmp_path: Path) -> None:
+def test_a_prometheus_scrapes_and_the_dashboard_shows(link_lab: SwitchLab, tmp_path: Path) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)

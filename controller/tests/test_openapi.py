@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accesspoint.checks.harness.switches import ROOT, Lab
+from accesspoint.checks.harness.switches import ROOT, SwitchLab
 
 SECONDS = 12
 CHECKS = "no_defect,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def test_every_answer_is_told_of(link_lab: Lab, tmp_path: Path) -> None:
+def test_every_answer_is_told_of(link_lab: SwitchLab, tmp_path: Path) -> None:
     link_lab.start_switch()
     controller = link_lab.controller(rules=[{"name": "voice", "dscp": 46, "class_id": 3}])
     link_lab.introduce(controller)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.browser import Browser, browser, missing_browser
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, udp, wait_for
+from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, SwitchLab, udp, wait_for
 from accesspoint.checks.harness.waiting import free_port
 
 WEB = ROOT / "controller/web"
@@ -41,7 +41,7 @@ def window(chromium: Browser) -> Browser:
 
 
 @contextlib.contextmanager
-def talking(made: Lab, flows: int = 3) -> Iterator[None]:
+def talking(made: SwitchLab, flows: int = 3) -> Iterator[None]:
     """Some packets of some flows a second, in both directions."""
     stop = threading.Event()
 
@@ -66,7 +66,7 @@ def token(controller: Controller, role: str) -> str:
     return str(made.json()["token"])
 
 
-def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: Lab) -> None:
+def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: SwitchLab) -> None:
     controller = link_lab.controller(ready=False)
     page = httpx.get(f"{controller.url}/")
     assert (page.status_code, page.text) == (200, (WEB / "index.html").read_text())
@@ -84,7 +84,7 @@ def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: Lab) -> No
         assert again.status_code == 304
 
 
-def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser) -> None:
+def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -129,7 +129,7 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: Lab, window: Browser
     assert window.complaints() == []
 
 
-def test_the_api_can_be_read_in_a_browser(link_lab: Lab, window: Browser) -> None:
+def test_the_api_can_be_read_in_a_browser(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     window.open(f"{controller.url}/docs")
     window.wait_text("main", lambda text: text.startswith("Log in"))
@@ -159,7 +159,7 @@ def dialog(window: Browser, **values: object) -> None:
     window.find("dialog button.primary").click()
 
 
-def test_an_operator_turns_features_and_rules(link_lab: Lab, window: Browser) -> None:
+def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -213,7 +213,7 @@ def test_an_operator_turns_features_and_rules(link_lab: Lab, window: Browser) ->
     assert window.complaints() == []
 
 
-def test_an_admin_adds_an_access_point_and_tokens(link_lab: Lab, window: Browser) -> None:
+def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     window.log_in(controller.url, controller.token)
     add = "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Add an access point').click()"
@@ -253,7 +253,7 @@ def test_an_admin_adds_an_access_point_and_tokens(link_lab: Lab, window: Browser
     assert window.complaints() == []
 
 
-def test_a_change_that_crosses_another_is_not_done(link_lab: Lab, window: Browser) -> None:
+def test_a_change_that_crosses_another_is_not_done(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     window.log_in(controller.url, controller.token)
@@ -275,7 +275,7 @@ def test_a_change_that_crosses_another_is_not_done(link_lab: Lab, window: Browse
     assert controller.get("class-weights")["uplink"] == 3
 
 
-def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: Lab, window: Browser) -> None:
+def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     window.log_in(controller.url, token(controller, "viewer"))
     # The switch is away: it says so, and what to do.
@@ -301,7 +301,7 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: Lab, window: Bro
 
 
 @pytest.mark.long
-def test_fifty_access_points_and_a_thousand_flows(link_lab: Lab, window: Browser) -> None:
+def test_fifty_access_points_and_a_thousand_flows(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     away = [
         {**link_lab.config()["access_points"][0], "name": f"ap{number}", "address": f"127.0.0.1:{free_port()}"}
@@ -341,7 +341,7 @@ def test_fifty_access_points_and_a_thousand_flows(link_lab: Lab, window: Browser
     window.wait_text(shown, lambda text: text.startswith("51 to 100 of "))
 
 
-def test_it_fits_a_phone_follows_the_colours_and_can_be_empty(link_lab: Lab, window: Browser) -> None:
+def test_it_fits_a_phone_follows_the_colours_and_can_be_empty(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     window.size(360, 740)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.checks.harness.browser import Browser
-from accesspoint.checks.harness.switches import ROOT, Controller, Lab, end, wait_for
+from accesspoint.checks.harness.switches import ROOT, Controller, SwitchLab, end, wait_for
 from accesspoint.topologies.namespaces.contain import end_with_parent
 
 from .engines import Server, missing_engine, server
@@ -30,14 +30,14 @@ def nats(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def replica(link_lab: Lab, nats: Server) -> Controller:
+def replica(link_lab: SwitchLab, nats: Server) -> Controller:
     """It knows an access point, ap1, whose agent never comes."""
     link_lab.start_switch()
     return link_lab.controller("--engine", nats.url, "--engine-keys", str(nats.keys), ready=False)
 
 
 @pytest.fixture
-def agent(link_lab: Lab, nats: Server, replica: Controller, tmp_path: Path) -> Iterator[str]:
+def agent(link_lab: SwitchLab, nats: Server, replica: Controller, tmp_path: Path) -> Iterator[str]:
     """One beside the lab's switch, which would be the access point `hall`; its key."""
     config = tmp_path / "hall.json"
     config.write_text(json.dumps(link_lab.config(name="hall")))

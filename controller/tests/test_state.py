@@ -21,7 +21,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from accesspoint.checks.harness.switches import ROOT, Lab, wait_for
+from accesspoint.checks.harness.switches import ROOT, SwitchLab, wait_for
+from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
@@ -404,11 +405,9 @@ async def test_two_controllers_on_one_database_follow_each_other(
         await each.load([config()])
     following = asyncio.create_task(second.follow())
 
-    async def until(true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not true():
-                assert not following.done()
-                await asyncio.sleep(0.01)
+    async def followed(true: Callable[[], bool]) -> None:
+        await until(lambda: following.done() or true())
+        assert not following.done()
 
     async def change(one: service.Service, **fields: Any) -> None:
         await one.change("ap1", CHANGE, lambda: one.wanted["ap1"] | fields)
@@ -416,17 +415,17 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await change(first, class_weights={"downlink": 9})
     await first.add(config("ap2", enabled=False), CHANGE)
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
-    await until(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
-    await until(lambda: second.config("ap1").class_weights.downlink == 9)
+    await followed(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
+    await followed(lambda: second.config("ap1").class_weights.downlink == 9)
     assert backends[1].access_points["ap1"].config.class_weights.downlink == 9
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)
-    await until(lambda: second.config("ap1").flow_idle_timeout == 9)
+    await followed(lambda: second.config("ap1").flow_idle_timeout == 9)
     assert first.config("ap1") == second.config("ap1")
     assert first.config("ap1").station_idle_timeout == 99
     await first.remove("ap2", CHANGE, lambda: None)
-    await until(lambda: second.names == ["ap1"] and "ap2" not in backends[1].access_points)
+    await followed(lambda: second.names == ["ap1"] and "ap2" not in backends[1].access_points)
     following.cancel()
     for each in (first, second):
         await each.backend.stop()
@@ -496,7 +495,7 @@ def test_a_full_database_refuses_changes_and_is_whole(tmp_path: Path) -> None:
     assert len(Store(reopened).access_points()) == kept
 
 
-def test_a_controller_goes_on_where_it_stopped(link_lab: Lab) -> None:
+def test_a_controller_goes_on_where_it_stopped(link_lab: SwitchLab) -> None:
     link_lab.start_switch()
     first = link_lab.controller()
     assert first.send("PATCH", "class-weights", {"downlink": 7}).status_code == 200

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from accesspoint.checks.harness.switches import SERVER, STATION, Controller, Lab, Wire, udp, udp6, wait_for
+from accesspoint.checks.harness.switches import SERVER, STATION, Controller, SwitchLab, Wire, udp, udp6, wait_for
 from accesspoint.controller.agent.flow_table import NOBODYS, SLOTS, FlowTable
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
@@ -49,7 +49,7 @@ def solicitation(mac: bytes, source: bytes, target: bytes) -> bytes:
 
 
 @pytest.fixture
-def radio(link_lab: Lab) -> tuple[Lab, Controller]:
+def radio(link_lab: SwitchLab) -> tuple[SwitchLab, Controller]:
     """Two stations behind one port, and a server behind the other."""
     link_lab.start_switch("1:rate=14mbit,limit=300", "2:rate=14mbit,limit=300")
     controller = link_lab.controller(ports=PORTS)
@@ -95,7 +95,7 @@ def got(wire: Wire, seconds: float = 2.0) -> Counter[bytes]:
     return Counter(frame[:6] for frame in wire.received(seconds))
 
 
-def test_what_a_station_uses_is_told(radio: tuple[Lab, Controller]) -> None:
+def test_what_a_station_uses_is_told(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
 
     def used(mac: bytes) -> tuple[int, int]:
@@ -132,7 +132,7 @@ def test_what_a_station_uses_is_told(radio: tuple[Lab, Controller]) -> None:
     assert controller.get(f"stations/{OTHER.hex(':')}/history?start=-600")["columns"]["time"] == []
 
 
-def test_who_is_alone_behind_a_port_needs_not_be_heard_of(link_lab: Lab) -> None:
+def test_who_is_alone_behind_a_port_needs_not_be_heard_of(link_lab: SwitchLab) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -160,7 +160,7 @@ def test_who_is_alone_behind_a_port_needs_not_be_heard_of(link_lab: Lab) -> None
     wait_for(lambda: used() > before + 3)
 
 
-def test_nothing_is_sent_to_who_is_blocked(radio: tuple[Lab, Controller]) -> None:
+def test_nothing_is_sent_to_who_is_blocked(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
     frames = [udp(SERVER, mac, 2000, 1000) for mac in (STATION, OTHER)]
 
@@ -198,7 +198,7 @@ def test_nothing_is_sent_to_who_is_blocked(radio: tuple[Lab, Controller]) -> Non
     wait_for(lambda: both() == {STATION, OTHER})
 
 
-def test_a_station_is_locked_while_the_session_goes_on(radio: tuple[Lab, Controller]) -> None:
+def test_a_station_is_locked_while_the_session_goes_on(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
     sessions = controller.get()["sessions"]
     say(controller, STATION, locked_port=2)
@@ -231,7 +231,7 @@ def holds(what: Callable[[], Counter[bytes]], fits: Callable[[int, int], bool]) 
     wait_for(one)
 
 
-def test_a_limit_holds_a_station_and_no_other(radio: tuple[Lab, Controller]) -> None:
+def test_a_limit_holds_a_station_and_no_other(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
     frames = [udp(SERVER, mac, 2000, 1000, size=1000, ecn=NOT_ECT) for mac in (STATION, OTHER)]
     with traffic(lab.wires[2], *frames, each=100):
@@ -246,7 +246,7 @@ def test_a_limit_holds_a_station_and_no_other(radio: tuple[Lab, Controller]) -> 
         holds(lambda: got(lab.wires[1]), lambda limited, other: limited > 0.8 * other)
 
 
-def test_a_limit_marks_what_can_be_marked(radio: tuple[Lab, Controller]) -> None:
+def test_a_limit_marks_what_can_be_marked(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
     up = udp(STATION, SERVER, 1000, 2000, size=1000, ecn=ECT0)
     say(controller, STATION, limit_up_bps=100_000)
@@ -259,7 +259,7 @@ def test_a_limit_marks_what_can_be_marked(radio: tuple[Lab, Controller]) -> None
         wait_for(lambda: marked() > 0.5)
 
 
-def test_a_weight_tells_who_gets_more_of_a_full_link(link_lab: Lab) -> None:
+def test_a_weight_tells_who_gets_more_of_a_full_link(link_lab: SwitchLab) -> None:
     link_lab.start_switch("1:rate=1mbit,limit=100")
     ports = [PORTS[0] | {"capacity_bps": 1_000_000}, PORTS[1]]
     controller = link_lab.controller(ports=ports, stations={STATION.hex(":"): {"weight": 8}})
@@ -278,7 +278,7 @@ def test_a_weight_tells_who_gets_more_of_a_full_link(link_lab: Lab) -> None:
         holds(lambda: got(link_lab.wires[1], 3), lambda heavy, light: heavy > 1.2 * light)
 
 
-def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[Lab, Controller]) -> None:
+def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
 
     def lost() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accesspoint.checks.harness.switches import Lab, wait_for
+from accesspoint.checks.harness.switches import SwitchLab, wait_for
 
 from .faults import Numbered, Proxy, survive, unlike
 
@@ -29,7 +29,7 @@ def indices(found: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
     return {(flow["src_addr"], flow["src_port"]): flow["flow_index"] for flow in found}
 
 
-def test_a_restart_loses_no_packet(any_lab: Lab) -> None:
+def test_a_restart_loses_no_packet(any_lab: SwitchLab) -> None:
     first = any_lab.controller()
     any_lab.introduce(first)
     with Numbered(any_lab.wires) as traffic:
@@ -52,7 +52,7 @@ def test_a_restart_loses_no_packet(any_lab: Lab) -> None:
     assert unlike(any_lab) == []
 
 
-def test_a_changed_configuration_is_all_that_changes(link_lab: Lab) -> None:
+def test_a_changed_configuration_is_all_that_changes(link_lab: SwitchLab) -> None:
     link_lab.start_switch()
     first = link_lab.controller()
     link_lab.introduce(first)
@@ -68,7 +68,7 @@ def test_a_changed_configuration_is_all_that_changes(link_lab: Lab) -> None:
     assert unlike(link_lab) != []
 
 
-def test_the_backup_takes_over(any_lab: Lab) -> None:
+def test_the_backup_takes_over(any_lab: SwitchLab) -> None:
     primary = any_lab.controller(election_id=2)
     any_lab.introduce(primary)
     backup = any_lab.controller(election_id=1, ready=False)
@@ -94,7 +94,7 @@ def test_the_backup_takes_over(any_lab: Lab) -> None:
     assert backup.get()["state"] == "ready"
 
 
-def test_a_backup_notices_that_its_switch_is_gone(link_lab: Lab) -> None:
+def test_a_backup_notices_that_its_switch_is_gone(link_lab: SwitchLab) -> None:
     """B2: a switch without power does not even end its connections."""
     link_lab.start_switch()
     primary = link_lab.controller(election_id=2)
@@ -112,7 +112,7 @@ def test_a_backup_notices_that_its_switch_is_gone(link_lab: Lab) -> None:
         proxy.close()
 
 
-def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
+def test_a_primary_that_was_cut_off_changes_nothing(link_lab: SwitchLab) -> None:
     """Only its stream is cut: its loop goes on writing, on a connection of its own."""
     link_lab.start_switch("2:rate=1mbit,limit=100")
     proxy = Proxy(link_lab.grpc)
@@ -134,7 +134,7 @@ def test_a_primary_that_was_cut_off_changes_nothing(link_lab: Lab) -> None:
         proxy.close()
 
 
-def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
+def test_who_was_not_heard_is_learned_later(link_lab: SwitchLab) -> None:
     """A digest of a station is lost with the session; the next packet causes another one."""
     link_lab.start_switch()
     proxy = Proxy(link_lab.grpc)
@@ -150,14 +150,14 @@ def test_who_was_not_heard_is_learned_later(link_lab: Lab) -> None:
         proxy.close()
 
 
-def test_a_trial_that_cannot_begin_ends(link_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_cannot_begin_ends(link_lab: SwitchLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that is left would keep the command from ending, for good."""
     before = threading.enumerate()
-    monkeypatch.setattr(Lab, "introduce", lambda *_: pytest.fail("nobody is learned"))
+    monkeypatch.setattr(SwitchLab, "introduce", lambda *_: pytest.fail("nobody is learned"))
     with pytest.raises(pytest.fail.Exception, match="nobody is learned"):
         survive(link_lab, count=1, seed=11)
     assert threading.enumerate() == before
 
 
-def test_faults_at_random_are_survived(link_lab: Lab, tmp_path: Path) -> None:
+def test_faults_at_random_are_survived(link_lab: SwitchLab, tmp_path: Path) -> None:
     assert survive(link_lab, count=None, seed=11) >= 8

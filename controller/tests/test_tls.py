@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.certificates import Authority
-from accesspoint.checks.harness.switches import ROOT, Controller, Lab, end, wait_for
+from accesspoint.checks.harness.switches import ROOT, Controller, SwitchLab, end, wait_for
 from accesspoint.controller.fleet.credentials import init
 
 from .test_config import access_point
@@ -159,7 +159,7 @@ def _has_problem(controller: Controller) -> bool:
     return controller.get()["problem"] is not None
 
 
-def test_p4runtime_by_mutual_tls(authority: Authority, link_lab: Lab, tmp_path: Path) -> None:
+def test_p4runtime_by_mutual_tls(authority: Authority, link_lab: SwitchLab, tmp_path: Path) -> None:
     cert, key = map(str, authority.certificate("switch"))
     link_lab.start_switch(options=["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", str(authority.ca)])
     strangers = Authority(tmp_path / "strangers")

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from accesspoint.checks.harness.switches import Lab, wait_for
+from accesspoint.checks.harness.switches import SwitchLab, wait_for
 from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.store import Change, LastAdmin, Store
@@ -240,7 +240,7 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
         await api.service.close()
 
 
-def test_two_controllers_of_one_file_share_a_switch(link_lab: Lab) -> None:
+def test_two_controllers_of_one_file_share_a_switch(link_lab: SwitchLab) -> None:
     """Two controllers with one configuration and one database: one is primary, and the other one takes over."""
     link_lab.start_switch()
     database = f"sqlite:///{link_lab.directory / 'shared.db'}"

@@ -25,7 +25,7 @@ from accesspoint.checks.harness.switches import (
     STATION,
     WAIT_SECONDS,
     Controller,
-    Lab,
+    SwitchLab,
     Wire,
     udp,
     udp6,
@@ -38,7 +38,7 @@ from .faults import unlike
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 
 
-def test_it_learns_and_forwards(any_lab: Lab) -> None:
+def test_it_learns_and_forwards(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     roles = {entry["address"]: entry["role"] for entry in controller.get("stations")}
@@ -48,7 +48,7 @@ def test_it_learns_and_forwards(any_lab: Lab) -> None:
     assert any_lab.wires[2].gathered(1, lambda frame: frame[36:38] == (2000).to_bytes(2)) == [up]
 
 
-def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
+def test_a_station_that_moves_is_followed(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     any_lab.wires[2].send(udp(STATION, b"\xff" * 6, 9, 9))
@@ -61,7 +61,7 @@ def test_a_station_that_moves_is_followed(any_lab: Lab) -> None:
     assert (station["port"], station["role"]) == (2, "uplink")
 
 
-def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: Lab) -> None:
+def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: SwitchLab) -> None:
     controller = any_lab.controller(station_idle_timeout=3, flow_idle_timeout=60)
     any_lab.introduce(controller)
     other = b"\x02\0\0\0\0\x77"
@@ -81,7 +81,7 @@ def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: Lab) -> None
     assert wait_for(talk) == before
 
 
-def test_who_takes_an_address_takes_no_flow_away(any_lab: Lab) -> None:
+def test_who_takes_an_address_takes_no_flow_away(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
 
@@ -116,7 +116,7 @@ def tagged(frame: bytes, *vids: int) -> bytes:
     return frame[:12] + b"".join(b"\x81\x00" + vid.to_bytes(2) for vid in vids) + frame[12:]
 
 
-def test_each_vlan_is_learned_apart(any_lab: Lab) -> None:
+def test_each_vlan_is_learned_apart(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     other = b"\x02\0\0\0\0\x77"
@@ -144,7 +144,7 @@ def test_each_vlan_is_learned_apart(any_lab: Lab) -> None:
     assert all(entry["moves"] == 0 for entry in controller.get("stations"))
 
 
-def test_one_port_does_not_fill_the_tables(any_lab: Lab) -> None:
+def test_one_port_does_not_fill_the_tables(any_lab: SwitchLab) -> None:
     controller = any_lab.controller(limits={"stations_per_port": 5, "flows_per_port": 10})
     any_lab.introduce(controller)
     for number in range(20):
@@ -159,7 +159,7 @@ def test_one_port_does_not_fill_the_tables(any_lab: Lab) -> None:
     assert sum(flow["ingress_port"] == 1 for flow in controller.get("flows")) == 10
 
 
-def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
+def test_flows_are_learned_both_ways_and_aged(any_lab: SwitchLab) -> None:
     controller = any_lab.controller(flow_idle_timeout=2)
     any_lab.introduce(controller)
 
@@ -182,7 +182,7 @@ def test_flows_are_learned_both_ways_and_aged(any_lab: Lab) -> None:
     wait_for(lambda: not flows() and controller.get()["flows_free"] == 65536)
 
 
-def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_lab: Lab, tmp_path: Path) -> None:
+def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_lab: SwitchLab, tmp_path: Path) -> None:
     info = text_format.Parse((ROOT / "p4src/compiled/ap.p4info.txtpb").read_text(), p4i.P4Info())
     for table in info.tables:
         if table.preamble.alias.startswith("flows_"):
@@ -207,7 +207,7 @@ def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_
     assert 1000 in flows()
 
 
-def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:
+def test_a_plain_switch_asks_for_no_flows(any_lab: SwitchLab) -> None:
     controller = any_lab.controller(features=PLAIN)
     any_lab.introduce(controller)
     for _ in range(20):
@@ -218,7 +218,7 @@ def test_a_plain_switch_asks_for_no_flows(any_lab: Lab) -> None:
     assert sent.keys() == {0}
 
 
-def test_counters_tell_classes_apart(any_lab: Lab) -> None:
+def test_counters_tell_classes_apart(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     for _ in range(10):
@@ -233,7 +233,7 @@ def test_counters_tell_classes_apart(any_lab: Lab) -> None:
     wait_for(lambda: sent().get((2, 2), 0) >= 10 and sent().get((1, 1), 0) >= 5)
 
 
-def test_features_rules_and_gate_change_while_it_runs(any_lab: Lab) -> None:
+def test_features_rules_and_gate_change_while_it_runs(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     assert controller.send("PATCH", "features", {"sparse": False, "ack_priority": False}).status_code == 200
@@ -263,7 +263,7 @@ def test_features_rules_and_gate_change_while_it_runs(any_lab: Lab) -> None:
     assert controller.get()["state"] == "ready"
 
 
-def test_a_flow_gets_weight_and_class(any_lab: Lab) -> None:
+def test_a_flow_gets_weight_and_class(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     rule = {"name": "mine", "flow_class": 5, "class_id": 5}
@@ -290,7 +290,7 @@ def test_a_flow_gets_weight_and_class(any_lab: Lab) -> None:
     )
 
 
-def test_a_second_controller_takes_over_and_gives_back(any_lab: Lab) -> None:
+def test_a_second_controller_takes_over_and_gives_back(any_lab: SwitchLab) -> None:
     first = any_lab.controller(election_id=1)
     second = any_lab.controller(election_id=2)
     backup = wait_for(lambda: (answer := first.get())["state"] == "backup" and answer)
@@ -303,7 +303,7 @@ def test_a_second_controller_takes_over_and_gives_back(any_lab: Lab) -> None:
     wait_for(lambda: first.get()["problem"] is None)
 
 
-def test_the_same_election_id_is_one_clear_line(any_lab: Lab) -> None:
+def test_the_same_election_id_is_one_clear_line(any_lab: SwitchLab) -> None:
     any_lab.controller(election_id=7)
     second = any_lab.controller(ready=False, election_id=7)
     problem = wait_for(lambda: second.get()["problem"])
@@ -311,7 +311,7 @@ def test_the_same_election_id_is_one_clear_line(any_lab: Lab) -> None:
     assert "\n" not in problem
 
 
-def test_it_comes_back_when_the_switch_does(any_lab: Lab) -> None:
+def test_it_comes_back_when_the_switch_does(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.stop_switch()
     problem = wait_for(lambda: (answer := controller.get())["state"] == "connecting" and answer["problem"])
@@ -322,7 +322,7 @@ def test_it_comes_back_when_the_switch_does(any_lab: Lab) -> None:
     assert controller.get()["sessions"] == 2
 
 
-def test_a_wrong_device_is_one_clear_line(any_lab: Lab) -> None:
+def test_a_wrong_device_is_one_clear_line(any_lab: SwitchLab) -> None:
     controller = any_lab.controller(ready=False, device_id=99)
     problem = wait_for(lambda: controller.get()["problem"])
     assert "\n" not in problem
@@ -330,7 +330,7 @@ def test_a_wrong_device_is_one_clear_line(any_lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly(any_lab: Lab, number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly(any_lab: SwitchLab, number: signal.Signals) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     controller.process.send_signal(number)
@@ -357,7 +357,7 @@ def flooding(wire: Wire, packet: bytes) -> Iterator[None]:
         thread.join()
 
 
-def test_events_come_with_every_tick_or_once_a_second(link_lab: Lab) -> None:
+def test_events_come_with_every_tick_or_once_a_second(link_lab: SwitchLab) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()
 
@@ -381,7 +381,7 @@ def uplink(controller: Controller, what: str) -> dict[str, Any]:
 
 
 @pytest.mark.realtime
-def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
+def test_overload_is_marked_and_then_forgiven(link_lab: SwitchLab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=100")
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -399,7 +399,7 @@ def test_overload_is_marked_and_then_forgiven(link_lab: Lab) -> None:
     wait_for(lambda: uplink(controller, "ports")["queue_packets"] == 0)
 
 
-def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None:
+def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: SwitchLab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=100")
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -418,7 +418,7 @@ def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: Lab) -> None
 
 
 @pytest.mark.realtime
-def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
+def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: SwitchLab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=1000")
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -437,7 +437,7 @@ def test_a_flood_without_ecn_is_dropped_by_feedback(link_lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("carried", [500_000, 2_000_000])
-def test_a_capacity_that_is_configured_wrongly_is_found_and_told(link_lab: Lab, carried: int) -> None:
+def test_a_capacity_that_is_configured_wrongly_is_found_and_told(link_lab: SwitchLab, carried: int) -> None:
     link_lab.start_switch(f"2:rate={carried}bit,limit=100")
     controller = link_lab.controller()
     link_lab.introduce(controller)
@@ -456,7 +456,7 @@ def test_a_capacity_that_is_configured_wrongly_is_found_and_told(link_lab: Lab, 
         assert unlike(link_lab) == []
 
 
-def test_the_log_has_a_line_for_each_port(link_lab: Lab, tmp_path: Path) -> None:
+def test_the_log_has_a_line_for_each_port(link_lab: SwitchLab, tmp_path: Path) -> None:
     link_lab.start_switch()
     log = tmp_path / "log.csv"
     controller = link_lab.controller("--stats", str(log))

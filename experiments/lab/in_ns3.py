@@ -16,7 +16,7 @@ from accesspoint.topologies.links.profiles import LinkProfile
 from accesspoint.topologies.requirements import LabError
 
 if TYPE_CHECKING:
-    from accesspoint.topologies.ns3.lab import Lab, Probe, Transfer
+    from accesspoint.topologies.ns3.lab import Ns3Lab, Probe, Transfer
 
 
 class Wires(Scene, Protocol):
@@ -34,7 +34,7 @@ class Wires(Scene, Protocol):
 class SimulatedStage:
     """The stage for traffic in `prepare`, as far as ns-3's hosts have it (accesspoint.experiments.lab.stage.Stage)."""
 
-    def __init__(self, lab: "Lab", scene: Scene, arm: Arm, point: Point, seconds: float, seed: int) -> None:
+    def __init__(self, lab: "Ns3Lab", scene: Scene, arm: Arm, point: Point, seconds: float, seed: int) -> None:
         self.lab, self.arm, self.point = lab, arm, point
         self.seconds, self.scale = seconds, seconds / scene.seconds
         self.seed = seed

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from accesspoint.checks.harness.waiting import eventually
+from accesspoint.checks.harness.waiting import eventually, free_port
 from accesspoint.experiments.experiment import Arm
 from accesspoint.experiments.lab.stage import Flow, Stage
 from accesspoint.experiments.lab.traffic import Transfer, parse_interval
@@ -129,10 +129,7 @@ class Loopback:
 def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(stops: Literal["sender", "receiver"]) -> None:
     """iperf3 gives up after two minutes without data, which a starved flow may be without."""
     host, samples = Loopback(), list[Sample]()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Transfer(host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", port=port, stops=stops)
+    made = Transfer(host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", port=free_port(), stops=stops)
     made.await_listening()
     made.begin(2)
     assert eventually(lambda: len(samples) > 2, 15.0)

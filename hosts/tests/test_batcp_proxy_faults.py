@@ -14,6 +14,7 @@ import pytest
 
 from accesspoint.checks.harness.hosts.batcp import NEEDS_ROOT, Daemon, programs, python
 from accesspoint.checks.harness.hosts.proxies import READER, REMOTE, SINK, SIZE, SOURCE, WRITER, Scene
+from accesspoint.checks.harness.waiting import eventually
 
 pytestmark = [pytest.mark.realtime, NEEDS_ROOT, pytest.mark.timeout(120)]
 
@@ -104,9 +105,8 @@ def test_a_hundred_kills_leave_nothing(wires: Scene) -> None:
         for daemon, ready in zip(daemons, ("remote proxy", "catching", "SOCKS5"), strict=True):
             daemon.await_line(ready)
             daemon.kill()
-    deadline = time.monotonic() + 10
-    while (after := left_behind(wires)) != before and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(lambda: left_behind(wires) == before)
+    after = left_behind(wires)
     print(f"after 100 kills of each daemon: {len(after[0])} programs, {len(after[1])} cgroups, {len(after[2])} routes")
     assert after == before
 

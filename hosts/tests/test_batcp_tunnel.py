@@ -17,6 +17,7 @@ import pytest
 
 from accesspoint.checks.harness.hosts.batcp import python
 from accesspoint.checks.harness.hosts.files import HOSTS
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -102,10 +103,7 @@ class Tunnel:
         return next((link["link"] for link in self.status()["links"] if link["chosen"]), "")
 
     def until(self, holds: Callable[[], bool], what: str, seconds: float = 8) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, f"{what}: {self.status()}"
-            time.sleep(0.02)
+        assert eventually(holds, seconds), f"{what}: {self.status()}"
 
     def ping(self, to: str, host: PathHost | None = None) -> bool:
         return " 0% packet loss" in (host or self.a).run("ping", "-c2", "-i0.2", "-W2", to, check=False)
@@ -334,9 +332,7 @@ def test_the_pages_commands(tmp_path: Path) -> None:
             ends.append(host.popen("bash", "-c", f"exec {first}", cwd=tmp_path, stderr=subprocess.PIPE, text=True))
             line = ends[-1].stderr
             assert line and line.readline().endswith("is up\n")
-        deadline = time.monotonic() + 8
-        while " 0% packet loss" not in a.run("ping", "-c1", "-W1", SERVER, check=False):
-            assert time.monotonic() < deadline
+        assert eventually(lambda: " 0% packet loss" in a.run("ping", "-c1", "-W1", SERVER, check=False), 8)
         table = a.run("bash", "-c", second)
         assert "eth0" in table and "eth1" in table and "in use" in table
         for end in ends:

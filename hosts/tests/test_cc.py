@@ -26,6 +26,7 @@ from accesspoint.checks.harness.hosts.cc_lab import (
     mark,
     rows,
 )
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -64,10 +65,9 @@ def sockets(host: PathHost, remote: str) -> list[dict[str, Any]]:
     return [row for row in found if row["tcp_state"] == "established"]
 
 
-def wait_for_sockets(host: PathHost, remote: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 10
-    while not (found := sockets(host, remote)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+def established(host: PathHost, remote: str) -> list[dict[str, Any]]:
+    """Return the sockets to an address, once there are any."""
+    found: list[dict[str, Any]] = eventually(lambda: sockets(host, remote))
     return found
 
 
@@ -114,9 +114,7 @@ def test_chosen_by_socket_route_and_namespace(paths: Paths) -> None:
         a.set("net.ipv4.tcp_congestion_control", "bpf_westwood")
         a.ip("route", "replace", f"{second.b_ip}/32", "dev", second.a_if, "congctl", "bpf_vegas")
         transfers = [Transfer(first, "bpf_vegas", "5s"), Transfer(second, "-", "5s"), Transfer(third, "-", "5s")]
-        chosen = {
-            link.b_ip: {row["control"] for row in wait_for_sockets(a, link.b_ip)} for link in (first, second, third)
-        }
+        chosen = {link.b_ip: {row["control"] for row in established(a, link.b_ip)} for link in (first, second, third)}
         assert chosen == {first.b_ip: {"vegas"}, second.b_ip: {"vegas"}, third.b_ip: {"westwood"}}
         # A program without any rights may ask for a control that is loaded.
         program = "import os, socket; os.setgroups([]); os.setgid(65534); os.setuid(65534); s = socket.socket();"
@@ -151,14 +149,12 @@ def test_a_bound_obeys_at_once(paths: Paths) -> None:
         transfer.result()
 
 
-def wait_until_it_gave_way(host: PathHost, remote: str, seconds: float) -> dict[str, Any]:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = sockets(host, remote)
-        if found and found[0]["detail"]["gave_way"]:
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError(f"it has not given way within {seconds:g} s: {sockets(host, remote)}")
+def gave_way(host: PathHost, remote: str) -> dict[str, Any]:
+    """Return the socket to an address, once its control has given way."""
+    of = lambda: [one for one in sockets(host, remote)[:1] if one["detail"]["gave_way"]]  # noqa: E731
+    found: list[dict[str, Any]] = eventually(of, 30)
+    assert found, f"it has not given way within 30 s: {sockets(host, remote)}"
+    return found[0]
 
 
 @pytest.mark.realtime
@@ -173,11 +169,11 @@ def test_a_target_holds_through_losses_and_gives_way(paths: Paths) -> None:
         hosts("cc", "target", "4mbit", "--to", f"{held.b_ip}/32")
         hosts("cc", "target", "4mbit", "--to", f"{lost.b_ip}/24")
         yielding = Transfer(lost, "bpf_tcp_av", "60s")
-        row = wait_until_it_gave_way(a, lost.b_ip, 30)
+        row = gave_way(a, lost.b_ip)
         assert (row["detail"]["state"], row["detail"]["gave_way"]) == ("gave way", 1)
         yielding.abandon()
         transfers = [Transfer(link, "bpf_tcp_av", "8s") for link in (held, plain)]
-        (row,) = wait_for_sockets(a, plain.b_ip)
+        (row,) = established(a, plain.b_ip)
         assert row["detail"]["state"] == "no target"
         time.sleep(4)
         (row,) = sockets(a, held.b_ip)
@@ -234,7 +230,7 @@ def test_marks_are_congestion(paths: Paths) -> None:
         link = paths.link(a, b, rate="8mbit", delay="10ms", limit=1000)
         mark(link, 1.0)
         transfer = Transfer(link, "bpf_tcp_av", "60s")
-        assert wait_until_it_gave_way(a, link.b_ip, 30)["detail"]["gave_way"] == 1
+        assert gave_way(a, link.b_ip)["detail"]["gave_way"] == 1
         transfer.abandon()
 
 
@@ -309,9 +305,9 @@ def test_targets_of_ipv6_networks(paths: Paths) -> None:
         hosts("cc", "target", "2mbit", "--to", f"{link.b_ip6}/32")
         hosts("cc", "target", "3mbit", "--to", f"{link.b_ip6}/64")
         transfers = [Transfer(link, "bpf_tcp_av", "3s", to=to) for to in (link.b_ip6, f"::ffff:{link.b_ip}")]
-        (row,) = wait_for_sockets(a, f"[{link.b_ip6}]")
+        (row,) = established(a, f"[{link.b_ip6}]")
         assert row["detail"]["target_kbit"] == 3000
-        (row,) = wait_for_sockets(a, f"[::ffff:{link.b_ip}]")
+        (row,) = established(a, f"[::ffff:{link.b_ip}]")
         assert row["detail"]["target_kbit"] == 900
         hosts("cc", "target", "4mbit", "--to", link.b_ip)
         time.sleep(0.3)
@@ -335,10 +331,7 @@ def test_killed_a_hundred_times_nothing_stays() -> None:
         assert "is loaded" in process.stdout.readline()
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    deadline = time.monotonic() + 5
-    while bpf_maps("control") > before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert bpf_maps("control") <= before
+    assert eventually(lambda: bpf_maps("control") <= before, 5)
     assert not {kernel_name(name) for name in CONTROLS} & set(available())
 
 
@@ -348,7 +341,7 @@ def test_a_socket_keeps_its_control_when_it_is_unloaded(paths: Paths) -> None:
     link = paths.link(a, b, delay="5ms", rate="20mbit", limit=50)
     with loaded("vegas"):
         transfer = Transfer(link, "bpf_vegas", "2s")
-        assert wait_for_sockets(a, link.b_ip)
+        assert established(a, link.b_ip)
     assert "bpf_vegas" not in available()
     assert [row["control"] for row in sockets(a, link.b_ip)] == ["vegas"]
     result = transfer.result()

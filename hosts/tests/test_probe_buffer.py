@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from accesspoint.checks.harness.hosts.pages import documented_commands
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -251,9 +251,7 @@ def test_bad_input_gets_a_clear_line(key: Path, tmp_path: Path, words: tuple[str
 
 def test_works_without_root(key: Path) -> None:
     """On loopback: sockets only, no privilege."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{free_port()}"
     drop = []
     if os.geteuid() == 0:
         drop = ["setpriv", "--reuid", str(NOBODY), "--clear-groups"]

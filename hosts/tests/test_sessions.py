@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from accesspoint.checks.harness.hosts.pages import documented_commands
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -278,10 +279,7 @@ def test_a_thousand_sessions_need_little_memory(paths: Paths) -> None:
         assert len(found) == 1000 and all(s["outcome"] == "finished" for s in found)
     status = Path(f"/proc/{server.pid}/status").read_text()
     assert int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) < 64_000  # type: ignore[index]
-    deadline = time.monotonic() + 5
-    while len(os.listdir(f"/proc/{server.pid}/fd")) > 20 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert len(os.listdir(f"/proc/{server.pid}/fd")) <= 20
+    assert eventually(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) <= 20, 5)
 
 
 @pytest.mark.realtime

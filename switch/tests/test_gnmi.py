@@ -25,6 +25,7 @@ from finsy.proto import gnmi, gnmi_ext, gnmi_grpc
 
 from accesspoint.checks.harness.apswitch import BINARY, ROOT, free_address, running
 from accesspoint.checks.harness.p4runtime import WAIT
+from accesspoint.checks.harness.waiting import eventually
 
 SECOND = 1_000_000_000  # ns
 POLICY = "/qos/scheduler-policies/scheduler-policy[name={}]"
@@ -331,9 +332,11 @@ def test_queues_are_counted_and_follow_what_is_set(switch: Switch) -> None:
     def state() -> dict[str, Any]:
         return {path.rsplit("/", 1)[1]: value for path, value in switch.get(switch.queue(0)).items()}
 
-    deadline = time.monotonic() + WAIT
-    while (now := state())["enqueued-pkts"] + now["dropped-pkts"] < FRAMES and time.monotonic() < deadline:
-        time.sleep(0.01)
+    def came() -> dict[str, Any] | None:
+        return now if (now := state())["enqueued-pkts"] + now["dropped-pkts"] >= FRAMES else None
+
+    now = eventually(came, WAIT)
+    assert now, state()
     # 49 have room, and those that the wire took before the last one came.
     assert now["enqueued-pkts"] + now["dropped-pkts"] == FRAMES and 49 <= now["enqueued-pkts"] <= 54
     assert now["enqueued-octets"] == now["enqueued-pkts"] * 1000 and now["dropped-octets"] == now["dropped-pkts"] * 1000

@@ -116,7 +116,8 @@ def conformance(to: Path, version: str) -> Path:
 
     Its imports are renamed, so no file of it belongs to another distribution, too."""
     copied(ROOT / "checks/conformance", to / CONFORMANCE)
-    shutil.rmtree(to / CONFORMANCE / "stf")  # p4c's packet cases belong to this project's programs
+    for part in ("stf", "against"):  # they take this project's programs
+        shutil.rmtree(to / CONFORMANCE / part)
     copied(ROOT / "checks/harness", to / CONFORMANCE / "harness", "__init__", "p4runtime")
     copied(ROOT / "topologies", to / CONFORMANCE / "topologies", *CONFORMANCE_USES)
     for path in (to / CONFORMANCE).rglob("*.py"):

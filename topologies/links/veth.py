@@ -19,11 +19,11 @@ MAX_FRAME = 1 << 16  # bytes
 OFFLOADS = ["tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"]
 
 
-def make(ports: tuple[int, ...]) -> tuple[dict[int, str], dict[int, str]]:
+def make(ports: tuple[int, ...], ends: tuple[str, str] = ("switch", "host")) -> tuple[dict[int, str], dict[int, str]]:
     """Make a pair for each port; return the switch's ends and the far ones, by port. Within `contain.own_network`.
 
-    The pairs carry no traffic of the kernel's own. Raises LabError."""
-    switch, host = ({port: f"{end}{port}" for port in ports} for end in ("switch", "host"))
+    ends: how their names begin. The pairs carry no traffic of the kernel's own. Raises LabError."""
+    switch, host = ({port: f"{end}{port}" for port in ports} for end in ends)
     for scope in ("all", "default"):
         disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
         if disable_ipv6.exists():

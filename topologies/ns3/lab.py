@@ -67,7 +67,7 @@ class Transfer:
     """TCP between a station and the server. What arrived can be read after the lab's end, too. Raises LabError for a
     connection that is not there."""
 
-    lab: "Lab"
+    lab: "Ns3Lab"
     number: int
     streams: int
     interval: float
@@ -115,7 +115,7 @@ class Transfer:
 class Probe:
     """Round trips between a station and the server, which can be read after the lab's end, too."""
 
-    lab: "Lab"
+    lab: "Ns3Lab"
     number: int
     kept: list[tuple[npt.NDArray[np.float64], int]] = field(default_factory=list, compare=False, repr=False)
     """The answers, once the lab has ended."""
@@ -137,7 +137,7 @@ class Probe:
         return np.ctypeslib.as_array(found, (answered.value, 4)).copy(), sent.value
 
 
-class Lab:
+class Ns3Lab:
     """A lab that a C++ builder has made.
 
     Args:
@@ -294,7 +294,7 @@ def config(
 
 
 @contextmanager
-def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]:
+def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Ns3Lab]:
     """The lab that is made, until it is left. Raises LabError."""
     virtual.claim("lab")
     try:
@@ -302,7 +302,7 @@ def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]
         if not made:
             library.ap_destroy()
             raise LabError("the scene made no lab: return the one that it fills")
-        lab = Lab(library, made)
+        lab = Ns3Lab(library, made)
         try:
             lab.check()
             yield lab
@@ -313,7 +313,7 @@ def _open(library: ctypes.CDLL, make: Callable[[], int | None]) -> Iterator[Lab]
 
 
 @contextmanager
-def scene(source: Path | str, seed: int) -> Iterator[Lab]:
+def scene(source: Path | str, seed: int) -> Iterator[Ns3Lab]:
     """A scene of one's own: a C++ file with `extern "C" Lab* scene(uint32_t seed)` (docs/ns3.md). Raises LabError."""
     library = declare(virtual.load())
     path = build.scene(Path(source))
@@ -331,7 +331,7 @@ def scene(source: Path | str, seed: int) -> Iterator[Lab]:
 @contextmanager
 def wired(
     seed: int, stations: int, down: str, up: str, shared: bool = False, options: str = "--cpu-port 510"
-) -> Iterator[Lab]:
+) -> Iterator[Ns3Lab]:
     """Stations and a server on wires of the access point: ports 1 to `stations`, or one for all (`shared`), and the
     last one to the server.
 
@@ -351,7 +351,7 @@ def wired(
 @contextmanager
 def lte(
     seed: int, queue: int, delay: float, down: str = "", up: str = "", options: str = "--cpu-port 510"
-) -> Iterator[Lab]:
+) -> Iterator[Ns3Lab]:
     """A terminal behind an access point whose uplink is a modem in a cell of LTE: port 1 to the terminal, port 2 to the
     modem; the server behind the cell's core.
 
@@ -372,7 +372,7 @@ def lte(
 @contextmanager
 def wimax(
     seed: int, queue: int, delay: float, down: str = "", up: str = "", options: str = "--cpu-port 510"
-) -> Iterator[Lab]:
+) -> Iterator[Ns3Lab]:
     """A terminal behind an access point whose uplink is a modem in a cell of WiMAX: port 1 to the terminal, port 2 to
     the modem; the server behind the base station. The modem is in the network after a second.
 

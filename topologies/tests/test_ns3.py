@@ -105,7 +105,7 @@ def test_the_page_s_scenes_print_what_the_page_says(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def pair() -> Iterator[labs.Lab]:
+def pair() -> Iterator[labs.Ns3Lab]:
     with labs.wired(1, 1, **LINKS) as lab:
         yield lab
 
@@ -149,26 +149,26 @@ def test_a_mistake_in_what_a_lab_is_asked_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", labs.CONGESTION)
-def test_a_congestion_control_of_linuxs_name_is_one_of_ns3(name: str, pair: labs.Lab) -> None:
+def test_a_congestion_control_of_linuxs_name_is_one_of_ns3(name: str, pair: labs.Ns3Lab) -> None:
     pair.control(labs.config(PORTS))
     download = pair.transfer("down", cc=name, octets=20_000)
     pair.run(3)
     assert download.finished()
 
 
-def test_one_lab_at_a_time(pair: labs.Lab) -> None:
+def test_one_lab_at_a_time(pair: labs.Ns3Lab) -> None:
     with pytest.raises(LabError, match="a lab is there already"), labs.wired(1, 1, **LINKS):
         pass
     pair.run(1)
 
 
-def test_time_does_not_go_back(pair: labs.Lab) -> None:
+def test_time_does_not_go_back(pair: labs.Ns3Lab) -> None:
     pair.run(2)
     with pytest.raises(LabError, match=r"time cannot go back to 1\S* s: give a later time"):
         pair.run(1)
 
 
-def test_a_message_that_is_none_is_refused_and_harms_nothing(pair: labs.Lab) -> None:
+def test_a_message_that_is_none_is_refused_and_harms_nothing(pair: labs.Ns3Lab) -> None:
     controlled = pair.control(labs.config(PORTS))
     transport = virtual.InProcess(pair.library, controlled.loop, pair.handle)
     with pytest.raises(RpcError, match="not a message"):
@@ -181,7 +181,7 @@ def test_a_message_that_is_none_is_refused_and_harms_nothing(pair: labs.Lab) -> 
     assert abs(controlled.access_point.loop.ticks - 200) <= 1
 
 
-def test_a_controller_that_ends_ends_the_run(pair: labs.Lab) -> None:
+def test_a_controller_that_ends_ends_the_run(pair: labs.Ns3Lab) -> None:
     controlled = pair.control(labs.config(PORTS))
 
     def fail() -> None:
@@ -193,7 +193,7 @@ def test_a_controller_that_ends_ends_the_run(pair: labs.Lab) -> None:
     assert controlled.loop.time() == 1.0
 
 
-def test_the_loop_keeps_the_order_and_the_time_of_what_it_is_asked(pair: labs.Lab) -> None:
+def test_the_loop_keeps_the_order_and_the_time_of_what_it_is_asked(pair: labs.Ns3Lab) -> None:
     loop = virtual.VirtualLoop(pair.library)  # type: ignore[abstract]
     seen: list[tuple[str, float]] = []
 

@@ -24,7 +24,17 @@ from typing import Annotated
 import typer
 
 from accesspoint.checks.bench.report import Row, merge, run, show
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, Lab, lab, missing, udp, wait_for
+from accesspoint.checks.harness.switches import (
+    ROOT,
+    SERVER,
+    STATION,
+    Controller,
+    SwitchLab,
+    lab,
+    missing,
+    udp,
+    wait_for,
+)
 from accesspoint.topologies.requirements import LabError
 
 PACKETS_PER_SECOND = 4000
@@ -96,7 +106,7 @@ def children(process: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def sending(made: Lab, flows: int) -> Iterator[None]:
+def sending(made: SwitchLab, flows: int) -> Iterator[None]:
     """Keep `flows` flows active while the block runs."""
     command = [
         sys.executable,

@@ -18,7 +18,7 @@ import httpx
 import typer
 
 from accesspoint.checks.bench.report import Row, merge, run, show
-from accesspoint.checks.harness.switches import Controller, Lab, lab, missing
+from accesspoint.checks.harness.switches import Controller, SwitchLab, lab, missing
 from accesspoint.controller.samples import DAY, HOUR, MEANS, RETENTION, SUMS, Bucket, Key
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
@@ -67,7 +67,7 @@ async def ask(controller: Controller) -> list[float]:
     return took
 
 
-def api(made: Lab) -> dict[str, float]:
+def api(made: SwitchLab) -> dict[str, float]:
     """Measure the API under load, and the ticks meanwhile."""
     made.start_switch()
     controller = made.controller()

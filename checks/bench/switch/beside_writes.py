@@ -22,7 +22,7 @@ from accesspoint.checks.bench.report import Measured, Row, Step
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT, LabError
 
-from .lab import Lab, on
+from .lab import VethBench, on
 from .p4runtime import BATCH, INSERTS, Writer, batches
 from .program import write_frames
 from .switching import FLOWS, FRAME_BYTES, INJECTOR, SENDER_CORE, find_peak, offer, running, targets
@@ -41,7 +41,7 @@ class NotOfferedError(LabError):
     """The machine cannot offer so many packets/s."""
 
 
-def lost(where: Lab, frames: Path, rate: float) -> float:
+def lost(where: VethBench, frames: Path, rate: float) -> float:
     """The part of so many packets/s that does not arrive. Raises NotOfferedError."""
     offered, carried = offer(where, frames, rate, SECONDS, INJECTOR)
     if offered < OFFERED * rate:
@@ -49,7 +49,7 @@ def lost(where: Lab, frames: Path, rate: float) -> float:
     return 1 - carried / offered
 
 
-def lost_beside(where: Lab, frames: Path, rate: float) -> tuple[float, float]:
+def lost_beside(where: VethBench, frames: Path, rate: float) -> tuple[float, float]:
     """(lost, writes/s): the same while flows are written, from the sender's core: a controller has its own machine."""
     command = (*on(SENDER_CORE), sys.executable, "-m", "accesspoint.checks.bench.switch.beside_writes")
     writer = where.popen(*command, stdout=subprocess.PIPE, text=True)
@@ -93,7 +93,7 @@ def measure(step: Step) -> Measured:
     switch = targets()[1]
     trials: dict[float, Trials] = {}
     missing: dict[float, str] = {}
-    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
+    with tempfile.TemporaryDirectory() as scratch, VethBench() as where:
         frames = Path(scratch) / "frames.pcap"
         write_frames(frames, FLOWS, FRAME_BYTES[0])
         step("packets beside writes: the peak")

@@ -23,7 +23,7 @@ def on(core: int) -> tuple[str, ...]:
     return "taskset", "-c", str(core)
 
 
-class Lab(Namespace):
+class VethBench(Namespace):
     """The namespace; `start` runs a program inside."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from accesspoint.checks.bench.report import Measured, Row, Step
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT
 
-from .lab import Lab, resident_bytes
+from .lab import VethBench, resident_bytes
 from .switching import ADDRESS, targets
 
 INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal per second
@@ -37,7 +37,7 @@ def measure(step: Step, beside: Path | None = None) -> Measured:
     for number in range(PAIRS if beside else 1):
         for target in builds:
             step(f"P4Runtime: speeds, and a million flows: {target.name}, {number + 1}")
-            with Lab() as where:
+            with VethBench() as where:
                 process = where.start(*target.command, core=None)
                 try:
                     found[target.name].append(

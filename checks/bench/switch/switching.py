@@ -19,7 +19,7 @@ from accesspoint.checks.bench.report import Step
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT, LabError
 
-from .lab import SWITCH, TRAFFIC, Lab, on, resident_bytes
+from .lab import SWITCH, TRAFFIC, VethBench, on, resident_bytes
 from .program import STATION_PORT, UPLINK_PORT, write_frames
 
 FLOWS = 1000
@@ -94,7 +94,7 @@ def targets(beside: Path | None = None) -> list[Target]:
 
 
 def offer(
-    where: Lab, frames: Path, rate: float, seconds: float, source: Sequence[str | Path] = SENDER
+    where: VethBench, frames: Path, rate: float, seconds: float, source: Sequence[str | Path] = SENDER
 ) -> tuple[float, float]:
     """(offered, carried) packets/s; rate 0 offers as much as the source can."""
     before = where.received()
@@ -104,7 +104,7 @@ def offer(
     return report["packets"] / report["seconds"], (where.received() - before) / report["seconds"]
 
 
-def latency(where: Lab, frames: Path) -> tuple[float, float]:
+def latency(where: VethBench, frames: Path) -> tuple[float, float]:
     """(p50, p99) µs from `gen` to `sink`, one packet at a time."""
     prober = where.start(TRAFFIC, "latency", "gen", "sink", frames, "--count", "5000", core=SENDER_CORE)
     output, _ = prober.communicate(timeout=60)
@@ -116,7 +116,7 @@ def latency(where: Lab, frames: Path) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def running(
-    where: Lab, target: Target, flows: int, core: int | None = SWITCH_CORE
+    where: VethBench, target: Target, flows: int, core: int | None = SWITCH_CORE
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The target, started, with its program and flows installed."""
     process = where.start(*target.command, core=core)
@@ -135,7 +135,7 @@ def running(
 
 
 def find_peak(
-    where: Lab,
+    where: VethBench,
     frames: Path,
     full: float,
     loads: Sequence[float] = LOADS,
@@ -146,7 +146,7 @@ def find_peak(
     return max(offers, key=lambda rates: rates[1])
 
 
-def overload(where: Lab, frames: Path, peak: float) -> tuple[float, float]:
+def overload(where: VethBench, frames: Path, peak: float) -> tuple[float, float]:
     """Twice the peak: offered and carried, as parts of the peak. `peak`: that with the sender, packets/s.
 
     All of it is injected: measured against the peak with the sender, which is lower, the switch would look too good.
@@ -166,7 +166,7 @@ def measure(step: Step, beside: Path | None = None) -> list[Target]:
     """All targets, in turn within each round, so that a slow minute of the machine hits all of them. beside: another
     build of apswitch, as one more of them."""
     measured = targets(beside)
-    with tempfile.TemporaryDirectory() as scratch, Lab() as where:
+    with tempfile.TemporaryDirectory() as scratch, VethBench() as where:
         frames = {size: Path(scratch) / f"{size}.pcap" for size in FRAME_BYTES}
         for size, path in frames.items():
             write_frames(path, FLOWS, size)
@@ -192,5 +192,5 @@ def measure(step: Step, beside: Path | None = None) -> list[Target]:
 def memory_bytes(flows: int, beside: Path | None = None) -> int:
     """Return the resident bytes of apswitch, or of what it is compared with, with that many flows installed."""
     target = target_beside(beside) if beside else Target("apswitch", p4_switch(SWITCH), programmable=True)
-    with Lab() as where, running(where, target, flows) as process:
+    with VethBench() as where, running(where, target, flows) as process:
         return resident_bytes(process.pid)

@@ -8,19 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from accesspoint.checks.conformance.fixture import PROGRAMS, request_frame
 from accesspoint.topologies import targets
+from accesspoint.topologies.requirements import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "switch/testdata/programs"
+OWN = ROOT / "switch/testdata/programs"
 PORTS = (0, 1, 2, 3)  # 0 is where a packet goes that nobody sends elsewhere
 CPU_PORT = targets.CPU_PORT
-WINDOW = 8  # packets that BMv2 works on at once
+CLONE = 0x15  # request of entities.p4
+WINDOW = 8  # packets at once: BMv2 drops what comes faster than it works
 
 Frame = tuple[int, bytes]  # port, bytes
-
-
-class DifferencesError(Exception):
-    """A missing tool or file: one line that names it and the fix."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Case:
-    """A program with its packets. window: packets in BMv2 at once; 1 where what one does matters to the next.
+    """A program with its packets.
 
-    round: packets with the same entries; not so many packet-ins at once that a switch drops some. reasons: why what
-    leaves may differ.
+    program: without its suffix. window: packets at once; 1 where what one does matters to the next. round: packets with
+    the same entries; not so many packet-ins at once that a switch drops some. reasons: why what leaves may differ.
     """
 
     name: str
-    json: Path
+    program: Path
     packet: Callable[[random.Random], bytes]
     window: int = WINDOW
     round: int = 4000
@@ -59,8 +57,8 @@ class Case:
     reasons: tuple[Reason, ...] = ()
 
     @property
-    def p4info(self) -> Path:
-        return self.json.with_suffix(".p4info.txtpb")
+    def json(self) -> Path:
+        return self.program.with_suffix(".json")
 
 
 def access_point_packet(rng: random.Random) -> bytes:
@@ -115,14 +113,23 @@ def features_packet(rng: random.Random) -> bytes:
     return struct.pack("!BBI", kind, rng.randrange(16), value) + rng.randbytes(rng.randrange(12, 40))
 
 
-def arithmetic_packet(rng: random.Random) -> bytes:
-    some = (0, 0xFF, 0x80, 0x7F)
-    operands = rng.randbytes(69) if rng.random() < 0.5 else bytes(rng.choice(some) for _ in range(69))
-    return bytes([rng.randrange(20)]) + operands
+def operators_packet(rng: random.Random) -> bytes:
+    """A request of operators.p4, with extreme operands more often than not."""
+    op, width = rng.choice([(rng.randrange(1, 28), rng.choice([5, 13, 33, 48, 64, 128])), (rng.randrange(40, 71), 0)])
+    some = rng.choice([(0, 0xFF, 0x80, 0x7F), tuple(range(256))])
+    return request_frame(rng.randbytes(6), op, width, rng.getrandbits(16), 0, bytes(rng.choices(some, k=32)))
 
 
-def kinds_packet(rng: random.Random) -> bytes:
-    return rng.randbytes(6) + b"\0\0\0\0\0" + bytes([rng.randrange(3)]) + rng.randbytes(rng.randrange(2, 60))
+def entities_packet(rng: random.Random) -> bytes:
+    """A request of entities.p4, with an index that its arrays have."""
+    a, b = rng.randrange(8), rng.choice([rng.randrange(9), rng.getrandbits(16)])
+    return request_frame(
+        rng.randbytes(6), rng.randrange(27), a, b, rng.getrandbits(32), rng.randbytes(rng.randrange(40))
+    )
+
+
+def entities_value(name: str, rng: random.Random) -> int | None:
+    return {"port": rng.choice(PORTS)}.get(name)
 
 
 def stacks_packet(rng: random.Random) -> bytes:
@@ -167,10 +174,10 @@ def wide_packet(rng: random.Random) -> bytes:
 
 
 CASES = (
-    Case("ap", ROOT / "p4src/compiled/ap.json", access_point_packet, window=1, round=450, value=access_point_value),
+    Case("ap", ROOT / "p4src/compiled/ap", access_point_packet, window=1, round=450, value=access_point_value),
     Case(
         "features",
-        PROGRAMS / "features.json",
+        OWN / "features",
         features_packet,
         window=1,
         reasons=(
@@ -179,19 +186,26 @@ CASES = (
             Reason("queue depths", lambda frame: frame[0] == 0x1A, (slice(0, 4), slice(10, 14))),
         ),
     ),
-    Case("arithmetic", PROGRAMS / "arithmetic.json", arithmetic_packet),
-    Case("kinds", PROGRAMS / "kinds.json", kinds_packet),
+    Case("operators", PROGRAMS / "operators", operators_packet),
+    Case(
+        "entities",
+        PROGRAMS / "entities",
+        entities_packet,
+        window=1,
+        value=entities_value,
+        reasons=(Reason("copies keep `ingress_port`", lambda frame: frame[14] == CLONE, (slice(24, 26),)),),
+    ),
     Case(
         "stacks",
-        PROGRAMS / "stacks.json",
+        OWN / "stacks",
         stacks_packet,
         reasons=(Reason("`packet_length` counts every header", lambda _frame: True, (slice(4, 6),)),),
     ),
     Case(
         "variable",
-        PROGRAMS / "variable.json",
+        OWN / "variable",
         variable_packet,
         reasons=(Reason("`error.NoMatch` is raised", lambda frame: frame[0] in (3, 7), (slice(1, 2),)),),
     ),
-    Case("wide", PROGRAMS / "wide.json", wide_packet, window=1),
+    Case("wide", OWN / "wide", wide_packet, window=1),
 )

@@ -9,27 +9,36 @@ from typing import Any
 
 from finsy.proto import p4r
 
+from accesspoint.checks.conformance.against.programs import CPU_PORT, PORTS, Case, Frame
+from accesspoint.checks.conformance.server import ServerError
+from accesspoint.checks.conformance.stf.piped import FILE_HEADER, FRAME_HEADER
 from accesspoint.checks.harness.p4runtime import Program, binary, update
-from tools.differences.programs import CPU_PORT, PORTS, Case, DifferencesError, Frame
-from tools.differences.switches import apswitch, write_pcap
+from accesspoint.topologies import targets
 
 MAX_ENTRIES = 24  # entries of a table
 
 
-def seen_keys(case: Case, frames: list[Frame], entries: dict[str, Any], directory: Path) -> dict[str, list[list[int]]]:
-    """The keys of every table that these frames meet, by `apswitch explain`."""
-    written = directory / "entries.json"
+def explain(
+    json_: Path, frames: list[bytes], entries: dict[str, Any], port: int, directory: Path, *options: str
+) -> str:
+    """Return what apswitch's reference says of frames that come by a port. Raises ServerError."""
+    written, pcap = directory / "entries.json", directory / "frames.pcap"
     written.write_text(json.dumps(entries))
+    records = (FRAME_HEADER.pack(0, index, len(frame), len(frame)) + frame for index, frame in enumerate(frames))
+    pcap.write_bytes(FILE_HEADER + b"".join(records))
+    command = [targets.find("apswitch").binary(), "explain", str(json_), str(pcap), "--entries", str(written), *options]
+    done = subprocess.run([*command, "--port", str(port), "--cpu-port", str(CPU_PORT)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ServerError(f"apswitch explain {json_}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def seen_keys(case: Case, frames: list[Frame], entries: dict[str, Any], directory: Path) -> dict[str, list[list[int]]]:
+    """Return the keys of every table that these frames meet."""
     keys: dict[str, list[list[int]]] = {}
     for port in PORTS:
-        pcap = directory / "scouts.pcap"
-        write_pcap(pcap, [frame for at, frame in frames if at == port])
-        command = [apswitch(), "explain", str(case.json), str(pcap), "--entries", str(written), "--json"]
-        command += ["--port", str(port), "--cpu-port", str(CPU_PORT)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise DifferencesError(f"{case.name}: {done.stderr.strip()}")
-        for line in done.stdout.splitlines():
+        of_port = [frame for at, frame in frames if at == port]
+        for line in explain(case.json, of_port, entries, port, directory, "--json").splitlines():
             for event in json.loads(line)["events"]:
                 if event["event"] == "table":
                     keys.setdefault(event["name"], []).append([parse_value(value) for _, value in event["key"]])
