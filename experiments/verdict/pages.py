@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages of docs/results/, from the summaries of experiments."""
 
-import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,17 +97,12 @@ def plots(results: Path, name: str) -> Path:
 
 
 def _pictures(experiment: Experiment, results: Path) -> list[str]:
-    """The pictures that were drawn, for light and dark pages, with their captions."""
+    """The pictures that were drawn, with their captions."""
     lines = []
     for figure in experiment.figures:
         path = plots(results, experiment.name) / f"{figure.name}.svg"
         if path.exists():
-            there = path.relative_to(results).as_posix()
-            dark = there.removesuffix(".svg") + "-dark.svg"
-            lines += [
-                "", "<picture>", f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">',
-                f'  <img src="{there}" alt="{html.escape(figure.caption)}">', "</picture>", "", figure.caption,
-            ]  # fmt: skip
+            lines += ["", f"![{figure.caption}]({path.relative_to(results).as_posix()})", "", figure.caption]
     return lines
 
 
