@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """From samples to figures."""
 
+import gzip
+import json
 import math
+import re
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +16,8 @@ from hypothesis import strategies as st
 from accesspoint.experiments.catalogue.ncr import headline
 from accesspoint.experiments.measure.run_data import Raw, longest_between_answers, longest_gap
 from accesspoint.experiments.measure.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
+from accesspoint.experiments.runs import flent
+from accesspoint.experiments.tests import synthetic
 
 
 def test_a_rate_is_the_volume_of_the_window_over_its_length() -> None:
@@ -76,3 +83,22 @@ def test_the_edges_of_a_phase_are_left_out() -> None:
     during = headline.thirds(24)["during"]
     assert averaged(*during) == pytest.approx((9, 15.75))
     assert averaged(3, 6) == pytest.approx((3.375, 5.75)), "at most an eighth of the phase"
+
+
+def test_flent_file_has_the_form_of_flent_2(tmp_path: Path) -> None:
+    """The form that flent/resultset.py of Flent 2.x reads."""
+    ways = {"downlink": "downlink_mbps", "uplink": "uplink_mbps"}
+    by_way = [replace(s, quantity=ways.get(s.source, s.quantity)) for s in synthetic.samples(during=12.9, up=0.87)]
+    flent.write(tmp_path / "run.flent.gz", flent.data(by_way, "a title", synthetic.STARTED, synthetic.SECONDS))
+    with gzip.open(tmp_path / "run.flent.gz", "rt") as file:
+        content = json.load(file)
+    assert content["version"] == 4
+    assert content["metadata"]["NAME"] == "tcp_bidirectional"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", content["metadata"]["T0"])
+    assert set(content["results"]) == set(content["raw_values"]) == set(flent.SERIES)
+    for series in content["results"].values():
+        assert len(series) == len(content["x_values"])
+    at = content["x_values"].index(12.0)
+    assert content["results"]["TCP download"][at] == pytest.approx(12.9)
+    assert content["results"]["TCP upload"][0] is None
+    assert content["raw_values"]["TCP upload"][0] == {"t": 1_700_000_008.125, "val": 0.87}
