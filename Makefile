@@ -58,7 +58,7 @@ host-tools:
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --workspace --bin hosts --bin batcp
 
 run: runtime ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
-	@$(VENV)/python -m accesspoint.experiments run headline $(RUN_ARGS)
+	@$(VENV)/python -m accesspoint.experiments run headline --fresh $(RUN_ARGS)
 
 experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
 	@$(VENV)/python -m accesspoint.experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)

@@ -160,23 +160,21 @@ class ClassWeights(Model):
 
 
 class Sparse(Model):
-    """Definition of a sparse flow: one within the largest of three rates."""
+    """Definition of a sparse flow: one within the largest of three rates, of which the third is 32 kbit/s."""
 
     fair_share: Ratio = 1.0
     """For flows of small packets: a part of the max-min share among the flows that leave through the port, as the loop
     sees them. If it is below the other two rates, these apply to small packets only. 0: other flows do not matter."""
     share: Ratio = 0.01
     """A share of the capacity of that port."""
-    min_rate_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000)] = 32_000
-    burst_bytes: Annotated[int, Field(ge=3_028, le=10_000_000)] = 3_028
 
 
 class QueueShares(Model):
-    """Share of a port's capacity that each priority queue may use; packets above it join the bulk."""
+    """Share of a port's capacity that each priority queue may use; packets above it join the bulk. New flows have a
+    tenth."""
 
     acks: Ratio = 0.6
     sparse: Ratio = 0.2
-    new_flows: Ratio = 0.1
     scalable: Ratio = 1.0
     """For scalable senders: marks, not this limit, hold them to their share. One that ignores them is in the bulk."""
     control: Ratio = 0.05
@@ -348,8 +346,12 @@ class AccessPointConfig(Model):
 
 
 def migrate_entry(entry: dict[str, Any]) -> dict[str, Any]:
-    """Convert a database entry of an access point to the present form: settings of stations were separate fields."""
+    """Convert a database entry of an access point to the present form: settings of stations were separate fields, and
+    some constants could be set."""
     entry = dict(entry)
+    for part, fields in REMOVED_FIELDS.items():
+        if part in entry:
+            entry[part] = {field: value for field, value in entry[part].items() if field not in fields}
     before = {field: entry.pop(old) for old, field in FORMER_FIELDS.items() if old in entry}
     if before:
         stations = {address: dict(station) for address, station in entry.get("stations", {}).items()}
@@ -362,6 +364,7 @@ def migrate_entry(entry: dict[str, Any]) -> dict[str, Any]:
 
 FORMER_FIELDS = {"station_names": "name", "locked_stations": "locked_port"}
 """Former fields, and their names among a station's settings."""
+REMOVED_FIELDS = {"sparse": ("min_rate_bps", "burst_bytes"), "queue_shares": ("new_flows",)}
 
 
 class Config(Model):

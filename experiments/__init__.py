@@ -11,6 +11,6 @@ catalogue: the experiments themselves, a folder for each paper or question
 runs: experiments by name, plans of runs, and what a run leaves behind
 verdict: claims and goals, the evidence, and the words of pages
 render: pictures, reports and the site
-execution: many runs, each in a process of its own, and one run of each arm in the foreground
+execution: runs, each in a process of its own
 __main__: the command line
 """

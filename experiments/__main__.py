@@ -11,18 +11,12 @@ from typing import NoReturn
 from rich.console import Console
 
 from accesspoint.experiments.execution import commands
-from accesspoint.experiments.experiment import Setting
-from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.runs import registry
 from accesspoint.topologies import lab_kinds, requirements, targets
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.lab import fail
-from accesspoint.topologies.links.profiles import PROFILES, ProfileError, link_profile
-from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.links.profiles import PROFILES, ProfileError
 from accesspoint.topologies.requirements import LabError
-
-MIN_SECONDS, MAX_SECONDS = 6, 3600
-OWN_LINKS = ("profile", "down", "up", "rtt", "cc", "lab", "fallback", "wmediumd", "wpa2")
-_DEFAULTS = (None, False, "testbed", "cubic", lab_kinds.WIRED)
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -45,12 +39,12 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     _add_changes(run)
     _add_side_by_side(run)
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
-    own = run.add_argument_group(f"only for {_foreground()}")
-    own.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
+    own = run.add_argument_group(f"only for {', '.join(registry.on_own_links())}")
+    own.add_argument("--profile", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
     own.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
     own.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
     own.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
-    own.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")
+    own.add_argument("--cc", help="TCP congestion control of every host (default: cubic)")
     lab_kinds.add_arguments(own)
     resume = command("resume", "go on with interrupted runs")
     resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
@@ -106,11 +100,6 @@ def main(argv: list[str] | None = None) -> int:
         options = arguments(argv)
         if getattr(options, "lab", lab_kinds.WIRED) == lab_kinds.NS3:
             _in_ns3(options)
-        if options.command == "run":
-            once = not (options.quick or options.repeats or options.clock == kernel.SIMULATED)
-            if once and any(name in registry.foreground() for name in options.names):
-                return _in_the_foreground(options, argv)
-            _refuse_own_links(options)
         return commands.main(options, Console())
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
@@ -123,53 +112,6 @@ def _in_ns3(options: argparse.Namespace) -> None:
     if options.clock not in (None, kernel.SIMULATED):
         raise ProfileError(f"CLOCK={options.clock} is not of LAB={lab_kinds.NS3}, whose clock is its own: leave it out")
     options.lab, options.clock = lab_kinds.WIRED, kernel.SIMULATED
-
-
-def _foreground() -> str:
-    return ", ".join(registry.foreground())
-
-
-def _refuse_own_links(options: argparse.Namespace) -> None:
-    """Raises ProfileError when links are given to an experiment that names its own, as all do that run some times."""
-    for name in OWN_LINKS:
-        if getattr(options, name) not in _DEFAULTS:
-            raise ProfileError(
-                f"--{name} is for {_foreground()}, run once in the foreground: '{options.names[0]}' names its own links"
-            )
-
-
-def _in_the_foreground(options: argparse.Namespace, argv: list[str] | None) -> int:
-    if len(options.names) > 1:
-        raise ProfileError(f"{_foreground()} run one at a time: give one name")
-    name = options.names[0]
-    profile = link_profile(options.profile, options.down, options.up, options.rtt)
-    requirements.check(options.cc)
-    targets.find(options.target)
-    place = lab_kinds.choose(options)
-    directory = options.out / name
-    if place.kernel:
-        directory.mkdir(parents=True, exist_ok=True)
-        words = [*(sys.argv[1:] if argv is None else argv), "--out", str(options.out.resolve())]
-        return kernel.run(place.kernel, "accesspoint.experiments", words, [directory], place.clock)
-    lab_kinds.lab_class(place.lab)  # not before the check, and before what imports Mininet
-    from accesspoint.experiments.execution.foreground import Foreground
-
-    setting = Setting(profile, options.cc, options.target, place.lab, lab_kinds.air(options), options.wpa2)
-    declared = registry.find(name)
-    assert declared.under
-    experiment = declared.under(setting)
-    arms = plan.make(experiment, False, options.arms.split(",") if options.arms else None).arms
-    seconds = _seconds(options.seconds) if options.seconds else experiment.scene_of({}, experiment.arms[0]).seconds
-    foreground = Foreground(experiment, setting, arms, seconds, directory, Console())
-    foreground.require()
-    directory.mkdir(parents=True, exist_ok=True)
-    return contain.run(foreground.run)
-
-
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not MIN_SECONDS <= int(text) <= MAX_SECONDS:
-        raise ProfileError(f"seconds '{text}' is not possible: give a whole number from {MIN_SECONDS} to {MAX_SECONDS}")
-    return int(text)
 
 
 def _end(number: int, _frame: object) -> NoReturn:

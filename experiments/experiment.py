@@ -18,7 +18,7 @@ from accesspoint.experiments.measure.run_data import Value as Value
 from accesspoint.topologies import targets
 from accesspoint.topologies.kernels.kernel import REAL
 from accesspoint.topologies.lab_kinds import WIRED
-from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, link_profile
 
 if TYPE_CHECKING:
     from accesspoint.topologies.kernels.kernel import Kernel
@@ -298,9 +298,9 @@ class Quick:
 
 @dataclass(frozen=True)
 class Setting:
-    """Choices for a run in the foreground (accesspoint.experiments.execution.foreground): the links, the congestion
-    control of every host, the switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, what its radios
-    do to frames, and whether they encrypt them."""
+    """Choices of the user for an experiment on links of their own: the links, the congestion control of every host, the
+    switch and the kind of lab (accesspoint.topologies.lab_kinds) by name, the model of its air, and whether its radios
+    encrypt frames."""
 
     profile: LinkProfile = PROFILES["testbed"]
     cc: str = "cubic"
@@ -308,6 +308,23 @@ class Setting:
     lab: str = WIRED
     air: str = "plain"
     wpa2: bool = False
+
+    def describe(self) -> str:
+        """Return the setting in words, as `testbed, 14/1 Mb/s, 4 ms, TCP cubic, wired`."""
+        return f"{self.profile.name}, {self.profile.describe()}, TCP {self.cc}, {self.lab}"
+
+    @classmethod
+    def of(cls, words: Mapping[str, Value], target: str) -> "Setting":
+        """Return the setting that options of the command line give, by their names. Raises ProfileError."""
+        text = {name: str(value) for name, value in words.items()}
+        return cls(
+            link_profile(text.get("profile", "testbed"), text.get("down"), text.get("up"), text.get("rtt")),
+            cc=text.get("cc", "cubic"),
+            target=target,
+            lab=text.get("lab", WIRED),
+            air="wmediumd" if words.get("wmediumd") else "plain",
+            wpa2=bool(words.get("wpa2")),
+        )
 
 
 @dataclass(frozen=True)
@@ -319,9 +336,8 @@ class Experiment:
     parameter -> values; every arm runs at every point. goals: none where claims decide. differences: how this lab
     differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
     otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or takes long for one claim,
-    and so is made when its name is given, and not with all. phases: parts of the timeline by name, (start, end). under:
-    the same in another setting, for those that people run in the foreground; None: it names its own links. compared:
-    what all fit runs come to together; its verdicts join those of goals.
+    and so is made when its name is given, and not with all. under: the same on links of the user's own; None: it names
+    its own links. compared: what all fit runs come to together; its verdicts join those of goals.
     """
 
     name: str
@@ -340,7 +356,6 @@ class Experiment:
     differences: tuple[str, ...] = ()
     clock: str = REAL
     apart: bool = False
-    phases: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     under: Callable[[Setting], "Experiment"] | None = None
     compared: Callable[[Sequence[Raw]], Compared] | None = None
 

@@ -22,6 +22,10 @@ UP, DOWN = 0, 1
 METER_STEP = 4
 """A flow's sparse rate is written when it changed by one part in so many."""
 
+MIN_SPARSE_BPS = 32_000
+"""Rate within which a flow is sparse on any link, bit/s."""
+SPARSE_BURST = 3_028
+"""Bytes that a sparse flow may send at once: two full frames."""
 SMALL_BURST = 576
 """Bytes of a small packet. A flow of these, on average, goes ahead within its fair share, and on a crowded port, where
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those

@@ -16,6 +16,7 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig
 from .connection import Connection
 from .flow import NOTE, Flow
+from .flow_table import MIN_SPARSE_BPS, SPARSE_BURST
 from .loop import Loop
 from .program import (
     FLOW_CLASS_THINNED,
@@ -202,10 +203,9 @@ class Flows:
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
         """Return the meter of a flow that leaves through this port: its sparse rate."""
-        sparse = self._config.sparse
         port = self._config.port(egress_port)
-        share = 8 * sparse.share * port.capacity if port else 0.0
-        return rate_meter(max(share, sparse.min_rate_bps), sparse.burst_bytes)
+        share = 8 * self._config.sparse.share * port.capacity if port else 0.0
+        return rate_meter(max(share, MIN_SPARSE_BPS), SPARSE_BURST)
 
     async def _insert(self, connection: Connection, flows: list[Flow]) -> None:
         if not flows:

@@ -27,7 +27,7 @@ from .classes import class_ids, ruled_class
 from .connection import Connection
 from .feedback import Floats, quantise
 from .flow import Flow
-from .flow_table import METER_STEP, SMALL_BURST, FlowTable
+from .flow_table import METER_STEP, SMALL_BURST, SPARSE_BURST, FlowTable
 from .program import (
     ECT0,
     ECT1,
@@ -476,7 +476,7 @@ class Loop:
             meter = entry.meter_config
             rate, crowded = self.flows.meter(index)
             meter.cir = meter.pir = rate
-            meter.cburst = meter.pburst = SMALL_BURST if crowded else self._config.sparse.burst_bytes
+            meter.cburst = meter.pburst = SMALL_BURST if crowded else SPARSE_BURST
             changes.append((index, flow.change))
         return changes
 

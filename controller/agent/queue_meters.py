@@ -38,6 +38,8 @@ from .queue_estimate import FULL_FRAME
 BURST_SECONDS = 0.1
 """A queue may take its rate of so long at once."""
 BURST_FRAMES = 10
+NEW_FLOWS_SHARE = 0.1
+"""Part of a port's capacity that packets of flows which are not known yet may use."""
 
 
 def entities(config: AccessPointConfig) -> list[Encodable]:
@@ -81,7 +83,7 @@ def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
     return {
         QUEUE_ACKS: shares.acks * capacity,
         QUEUE_SPARSE: shares.sparse * capacity,
-        QUEUE_NEW_FLOWS: shares.new_flows * capacity,
+        QUEUE_NEW_FLOWS: NEW_FLOWS_SHARE * capacity,
         QUEUE_CONTROL: shares.control * capacity,
         QUEUE_SCALABLE: shares.scalable * capacity,
         # The meter stands before the drops.

@@ -214,7 +214,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "Port": _CONFIG_PORTS[1],
     "PortAnswer": {**_LIVE, "capacity_bps": 1_000_000, "queue_limit": 1000, "regulated": True},
     "PortHistory": _HISTORY_PORT,
-    "QueueShares": {"acks": 0.6, "sparse": 0.2, "new_flows": 0.1, "scalable": 1.0, "control": 0.05},
+    "QueueShares": {"acks": 0.6, "sparse": 0.2, "scalable": 1.0, "control": 0.05},
     "QueueSharesPatch": {"acks": 0.5},
     "ReadyAnswer": {"status": "ready", "access_points": 2, "history": "ok"},
     "RevisionAnswer": {
@@ -225,7 +225,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
-    "Sparse": {"fair_share": 1.0, "share": 0.01, "min_rate_bps": 32_000, "burst_bytes": 3_028},
+    "Sparse": {"fair_share": 1.0, "share": 0.01},
     "SparsePatch": {"share": 0.02},
     "StationAnswer": _STATION | _SAID,
     "OneStationAnswer": {"address": "02:00:00:00:00:0b", **_SAID, **_USAGE, "seen": [_STATION]},

@@ -484,22 +484,21 @@ class Problem(TypedDict):
 
 
 class QueueShares(TypedDict):
-    """Share of a port's capacity that each priority queue may use; packets above it join the bulk."""
+    """Share of a port's capacity that each priority queue may use; packets above it join the bulk. New flows
+    have a tenth."""
 
     acks: NotRequired[float]
     sparse: NotRequired[float]
-    new_flows: NotRequired[float]
     scalable: NotRequired[float]
     control: NotRequired[float]
 
 
 class QueueSharesPatch(TypedDict):
     """Fields to change; null resets a field to its default. Share of a port's capacity that each priority
-    queue may use; packets above it join the bulk."""
+    queue may use; packets above it join the bulk. New flows have a tenth."""
 
     acks: NotRequired[float | None]
     sparse: NotRequired[float | None]
-    new_flows: NotRequired[float | None]
     scalable: NotRequired[float | None]
     control: NotRequired[float | None]
 
@@ -551,22 +550,18 @@ class SessionAnswer(TypedDict):
 
 
 class Sparse(TypedDict):
-    """Definition of a sparse flow: one within the largest of three rates."""
+    """Definition of a sparse flow: one within the largest of three rates, of which the third is 32 kbit/s."""
 
     fair_share: NotRequired[float]
     share: NotRequired[float]
-    min_rate_bps: NotRequired[int]
-    burst_bytes: NotRequired[int]
 
 
 class SparsePatch(TypedDict):
     """Fields to change; null resets a field to its default. Definition of a sparse flow: one within the
-    largest of three rates."""
+    largest of three rates, of which the third is 32 kbit/s."""
 
     fair_share: NotRequired[float | None]
     share: NotRequired[float | None]
-    min_rate_bps: NotRequired[int | None]
-    burst_bytes: NotRequired[int | None]
 
 
 class Station(TypedDict):

@@ -101,3 +101,13 @@ async def test_what_was_said_of_stations_before_is_taken_over(tmp_path: Path) ->
         assert (await client.get(f"{AP}/stations/{station}")).json()["locked_port"] is None
     await api.backend.stop()
     await api.service.close()
+
+
+async def test_stored_fields_that_are_constants_now_are_left_out(tmp_path: Path) -> None:
+    removed = {"sparse": {"min_rate_bps": 64_000, "share": 0.02}, "queue_shares": {"new_flows": 0.2}}
+    api = await with_stored(tmp_path, **removed)
+    async with api.client() as client:
+        config = (await client.get(f"{AP}/config")).json()
+        assert config["sparse"] == {"fair_share": 1.0, "share": 0.02} and "new_flows" not in config["queue_shares"]
+    await api.backend.stop()
+    await api.service.close()

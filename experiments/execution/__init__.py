@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running: many runs, each in a process of its own, here or on a cluster, and one of each arm in the foreground."""
+"""Run plans: each run in a process of its own, here or on a cluster."""

@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from accesspoint.experiments.execution.pool import LocalPool, Pool, cores, side_by_side
+from accesspoint.experiments.experiment import Setting, Value
 from accesspoint.experiments.runs import plan, registry
-from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.runs.store import Store, counted
 from accesspoint.experiments.verdict import summary
-from accesspoint.topologies import requirements, targets
+from accesspoint.topologies import lab_kinds, requirements, targets
 from accesspoint.topologies.kernels.kernel import SIMULATED, VIRTUAL
+from accesspoint.topologies.lab_kinds import WIRED
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.requirements import LabError
 
@@ -53,8 +55,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         highlight=False,
     )
     console.print(
-        f"{', '.join(registry.foreground())}: without --quick and --repeats one run of each arm in the foreground, on "
-        "links of your own.",
+        f"{', '.join(registry.on_own_links())}: on links of your own, once without --quick and --repeats.",
         highlight=False,
     )
     return 0
@@ -91,7 +92,17 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 def _asked(name: str, options: argparse.Namespace) -> plan.Plan:
     arms = options.arms.split(",") if options.arms else None
     repeats, seconds = _whole(options.repeats), _number(options.seconds)
-    return plan.make(registry.find(name), options.quick, arms, repeats, seconds, options.target, options.clock)
+    setting = _setting(options)
+    return plan.make(registry.find(name), options.quick, arms, repeats, seconds, options.target, options.clock, setting)
+
+
+def _setting(options: argparse.Namespace) -> dict[str, Value]:
+    """Return the given options of links of the user's own. Raises LabError."""
+    if "profile" not in options:  # a campaign's links are the experiments' own
+        return {}
+    given = {name: getattr(options, name) for name in ("profile", "down", "up", "rtt", "cc", "wmediumd", "wpa2")}
+    given["lab"] = options.lab if options.clock == SIMULATED else lab_kinds.choose(options).lab
+    return {name: value for name, value in given.items() if value not in (None, False, WIRED)}
 
 
 def _refuse_unfinished(kept: Store, fresh: bool) -> None:
@@ -125,11 +136,10 @@ def _resume(options: argparse.Namespace, console: Console) -> int:
 
 
 def _require(plans: list[plan.Plan]) -> None:
-    if any(made.clock != SIMULATED for made in plans):
-        requirements.check()
     for made in plans:
         if made.clock != SIMULATED:  # a simulation's switch is in our library
-            targets.find(made.target)
+            requirements.check(str(made.setting.get("cc", "cubic")))
+            targets.find(made.target).version()
         plan.require(made)
 
 
@@ -148,6 +158,8 @@ def _make(
     runs = sum(len(kept.missing(made)) for made, kept in plans)
     names = ", ".join(made.experiment for made, _ in plans)
     console.print(f"[bold]{names}[/]: {runs} runs", highlight=False)
+    for made in (made for made, _ in plans if made.declared().under):
+        console.print(Setting.of(made.setting, made.target).describe(), highlight=False)
     try:
         tally = Execution(plans, pool, console, careful).run()
     except KeyboardInterrupt:
@@ -219,7 +231,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         made, planned = kept.summary(), kept.plan()
         assert planned
         name = planned.experiment
-        runs = [run for run in kept.runs(planned) if run.fit]
+        runs = counted(planned, kept.runs(planned))
         if runs:
             made["raw"] = archive.keep(runs, name, directory, kept.directory)
         shutil.rmtree(pages.plots(directory, name), ignore_errors=True)

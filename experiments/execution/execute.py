@@ -36,6 +36,8 @@ class Execution:
         self._careful, self._side_by_side = careful, 1.0
         self._stores: dict[str, Store] = {}
         self._failures = 0
+        self._single = {plan.experiment for plan, _ in work if plan.single}
+        self._begun: dict[str, Order] = {}
         self.tally = Tally()
         missing = []
         for plan, store in work:
@@ -64,19 +66,19 @@ class Execution:
         started, cpu = time.monotonic(), time.process_time()
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12),
             TextColumn("{task.fields[runs]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
+            TextColumn("{task.fields[live]}"),
         )
-        total = len(self._pending)
         progress = Progress(
-            *columns, console=self._console, refresh_per_second=2, disable=not self._console.is_terminal,
+            *columns, console=self._console, auto_refresh=False, disable=not self._console.is_terminal,
             speed_estimate_period=600,
         )  # fmt: skip
         try:
             with progress:
-                task = progress.add_task("running", total=self._total() or 1, runs=f"0/{total} runs")
+                task = progress.add_task("running", total=self._total() or 1, runs="", live="")
                 self._loop(progress, task)
         finally:
             self._pool.stop()
@@ -93,17 +95,30 @@ class Execution:
             waiting = not self._pool.places()
             while (order := self._next()) is not None:
                 self._pending.remove(order)
+                self._begun[order.key] = order
                 self._pool.start(order, self._stores[order.experiment])
             self.tally.side_by_side = max(self.tally.side_by_side, len(self._pool.running()))
             for outcome in self._pool.finished():
                 self._take(outcome)
             running = self._pool.running()
             under_way = sum(min(since, self._needs[name].seconds) for name, since in running.items())
-            left = len(self._pending) + len(running)
+            ended = self.tally.made + len(self.tally.unfit)
+            wanted = ended + len(self._pending) + len(running)
             progress.update(
                 task, completed=self._done + under_way, total=self._total(),
-                description=", ".join(sorted(running))[:60] or "running", runs=f"{self.tally.made} runs, {left} to go",
+                description=self._described(sorted(running)), runs=f"{ended}/{wanted}", live=self._live(),
+                refresh=True,
             )  # fmt: skip
+
+    def _described(self, running: Sequence[str]) -> str:
+        """Names of the running runs, without their experiment's where there is one."""
+        names = running if len(self._stores) > 1 else [key.partition("/")[2] for key in running]
+        return ", ".join(names)[:60] or "running"
+
+    def _live(self) -> str:
+        """The live line of the run that has the machine to itself."""
+        running = [self._begun[key] for key in self._pool.running()]
+        return self._stores[running[0].experiment].live(running[0]) if len(running) == 1 else ""
 
     def _total(self) -> float:
         return sum(each.seconds for each in self._needs.values())
@@ -131,7 +146,7 @@ class Execution:
             if "No space left" in outcome.error:
                 raise stop
             run = self._stores[order.experiment].keep_failure(order, outcome.error)
-            if self._failures >= MAX_FAILURES:
+            if self._failures >= MAX_FAILURES or order.experiment in self._single:
                 raise stop
         else:
             self._failures = 0
@@ -141,7 +156,7 @@ class Execution:
             self.tally.made += 1
             if not self._console.is_terminal:
                 self._say(f"{order.key}: done")
-        elif order.attempt == 1:
+        elif order.attempt == 1 and order.experiment not in self._single:
             again = second(order)
             self._needs[again.key] = self._needs[order.key]
             solo = sum(self._needs[each.key].solo for each in self._pending)  # those come first

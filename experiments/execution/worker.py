@@ -15,21 +15,23 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from accesspoint.experiments.experiment import Scene
 from accesspoint.experiments.measure.run_data import Raw
-from accesspoint.experiments.runs import flent, measures, plan, provenance, registry, store
+from accesspoint.experiments.runs import flent, measures, plan, provenance, store
 from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.scenes.congestion_controls import Controls
+from accesspoint.experiments.scenes.scene import AccessPoint
 from accesspoint.experiments.verdict import claims
-from accesspoint.topologies import lab_kinds, requirements
+from accesspoint.topologies import lab_kinds, requirements, targets
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.lab import fail
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import LabError
 
+MAX_LINE = 80  # letters of the live line
 STANDS_STILL = 10  # times what a run is planned to take: a machine with ten times as much to do is no use anyway
 
 
@@ -44,7 +46,7 @@ def main() -> int:
         if order.clock == kernel.SIMULATED:
             return _make(order, directory)
         requirements.check()
-        experiment = registry.find(order.experiment)
+        experiment = order.declared()
         arm = experiment.arm(order.arm)
         if _needless(experiment.scene_of(order.point, arm), order, directory):
             return _make(order, directory, needless=True)
@@ -70,7 +72,7 @@ def _kernel(order: Order) -> kernel.Kernel | None:
     """Return the kernel to boot for a run; None: the running one."""
     if order.clock == kernel.VIRTUAL:
         return kernel.of_virtual_time()
-    experiment = registry.find(order.experiment)
+    experiment = order.declared()
     return experiment.scene_of(order.point, experiment.arm(order.arm)).kernel()
 
 
@@ -87,11 +89,18 @@ def _versions(order: Order, scene: Scene) -> dict[str, str]:
     return provenance.versions(order.target) | lab_kinds.versions(getattr(scene, "kind", lab_kinds.WIRED))
 
 
+def _show(line: str, live: TextIO) -> None:
+    """Put a line in the place of the one before; a new file each time would be a write to the disk each time."""
+    live.seek(0)
+    live.write(line.ljust(MAX_LINE))
+    live.flush()
+
+
 def _make(order: Order, directory: Path, needless: bool = False) -> int:
     from accesspoint.experiments.lab.stage import Stage
 
     try:
-        experiment = registry.find(order.experiment)
+        experiment = order.declared()
         arm = experiment.arm(order.arm)
         scene = experiment.scene_of(order.point, arm)
         # As the code is now, not at the end.
@@ -113,13 +122,17 @@ def _make(order: Order, directory: Path, needless: bool = False) -> int:
             with contextlib.ExitStack() as stack:
                 lab = stack.enter_context(scene.lab(arm, order.target, directory / "logs", order.seed))
                 stage = Stage(lab, scene, arm, order.point, order.seconds, order.seed, directory, order.repeat)
-                stage.play()
+                with (directory / store.LIVE).open("w") as live:
+                    stage.play(lambda: _show(stage.live(), live))
+            (directory / store.LIVE).unlink()
             samples = stage.samples
             if stage.has_flows:
                 content = flent.data(stage.both_ways(), f"{order.experiment} {order.id}", stage.started, order.seconds)
                 flent.write(directory / "run.flent.gz", content)
             facts = {"scale": stage.scale, "started": round(stage.started, 3), "clock": kernel.clock()}
             facts |= {"found": stage.found, "self_check": stage.report}
+            if isinstance(scene, AccessPoint):
+                facts["target_differences"] = targets.TARGETS[order.target].differences(scene.ports())
         store.write_samples(samples, directory / "samples.parquet")
         facts = asdict(order) | facts
         facts |= {

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, Literal
 
 from accesspoint.experiments.experiment import Arm, Point, Scene
@@ -25,6 +26,8 @@ STAGGER = 0.1  # s within which a flow starts: some round trips, and a part of w
 LOOKS = 5  # at each flow's connections
 READY_TIMEOUT = 10.0  # s
 SENDERS = ("iperf3", "hosts")  # the kernel's names of programs
+RECENT = 1.0  # s that the live line is of
+MAX_RECENT = 200  # samples read for it
 FORWARDERS = ("packets", "simple_switch_g")  # of threads that keep the links' time
 
 
@@ -256,6 +259,17 @@ class Stage:
         self.samples += [Sample(0.0, "empty_ping_ms", value) for value in pings]
         self.samples[:] = sorted((s for s in list(self.samples) if 0 <= s.time <= self.seconds), key=lambda s: s.time)
 
+    def live(self) -> str:
+        """Return the rates and the round trip of the last second, in a line."""
+        since, means = self.now() - RECENT, {"down": 0.0, "up": 0.0}
+        recent = [s for s in self.samples[-MAX_RECENT:] if s.time > since]
+        for flow, _, _ in self._flows:
+            means[flow.direction] += _mean(
+                [s.value for s in recent if (s.quantity, s.source) == ("rate_mbps", flow.name)]
+            )
+        ping = _mean([s.value for s in recent if s.quantity == "ping_ms"])
+        return f"down {means['down']:.1f}  up {means['up']:.2f} Mb/s  ping {ping:.0f} ms"
+
     @property
     def has_flows(self) -> bool:
         return bool(self._flows)
@@ -317,6 +331,10 @@ class Stage:
             program.require_alive()
         if not isinstance(self.lab, PathLab):
             self.lab.require_running()
+
+
+def _mean(values: list[float]) -> float:
+    return fmean(values) if values else 0.0
 
 
 def start_of(flow: Flow, seed: int, scale: float) -> float:

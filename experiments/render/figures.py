@@ -32,7 +32,7 @@ from accesspoint.experiments.experiment import (
 from accesspoint.experiments.experiment import Figure as Declared
 from accesspoint.experiments.measure.samples import Sample, by_source, percentile
 from accesspoint.experiments.render import panels, theme
-from accesspoint.experiments.render.theme import Theme
+from accesspoint.experiments.render.theme import LIGHT
 from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.verdict.goals import Table
 
@@ -42,16 +42,14 @@ MAX_LINES = 10  # runs of an arm in a timeline: more would add nothing, and need
 MARKERS = "osD^vPX*"
 
 
-def write_all(
-    experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], directory: Path, png: bool = False
-) -> list[Declared]:
+def write_all(experiment: Experiment, summary: dict[str, Any], runs: Sequence[Run], directory: Path) -> list[Declared]:
     """Draws every figure that there is data for; returns those. summary: its `arms`, `points` and `cells`. runs: those
     that its figures are of."""
     drawn = []
     for figure in experiment.figures:
         drawing = Drawing(experiment, summary, runs, figure)
         if drawing.arms:
-            theme.save(figure.name, drawing.draw, directory, png)
+            theme.save(figure.name, drawing.draw, directory)
             drawn.append(figure)
     return drawn
 
@@ -93,38 +91,38 @@ class Drawing:
     def _reported(self, measure: str, arm: str) -> list[Reported]:
         return [one for one in self._experiment.reported if (one.measure, one.arm) == (measure, arm)]
 
-    def draw(self, colours: Theme) -> Figure:
+    def draw(self) -> Figure:
         match self._figure:
             case Timeline() as timeline:
-                return self._timeline(timeline, colours)
+                return self._timeline(timeline)
             case Bars() as bars:
-                return self._bars(bars, colours)
+                return self._bars(bars)
             case Curves() as curves:
-                return self._curves(curves, colours)
+                return self._curves(curves)
             case Panels() as declared:
-                return panels.overview(declared, self._first(), self._table, self._experiment, colours)
+                return panels.overview(declared, self._first(), self._table, self._experiment)
             case Scatter() as scatter:
-                return panels.scatter(scatter, self._summary["compared"]["pairs"], colours)
+                return panels.scatter(scatter, self._summary["compared"]["pairs"])
             case Distribution() as distribution:
-                return panels.distribution(distribution, self._first(), self._experiment, colours)
+                return panels.distribution(distribution, self._first(), self._experiment)
             case Regulation() as regulation:
-                return panels.regulation(regulation, self._first()[-1], colours)
+                return panels.regulation(regulation, self._first()[-1])
 
     def _first(self) -> list[tuple[Arm, Run]]:
         """The first run of each arm."""
         return [(self._experiment.arm(arm), self._runs[arm][0]) for arm in self.arms]
 
-    def _timeline(self, figure: Timeline, colours: Theme) -> Figure:
+    def _timeline(self, figure: Timeline) -> Figure:
         columns = min(COLUMNS, len(self.arms))
         lines = math.ceil(len(self.arms) / columns)
         drawn = Figure(figsize=(3.1 * columns + 0.6, 2.5 * lines + 0.7), layout="constrained")
         axes = drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        palette = dict(zip(figure.sources, (colours.down, colours.up, colours.ping, *colours.arms), strict=False))
+        palette = dict(zip(figure.sources, (LIGHT.down, LIGHT.up, LIGHT.ping, *LIGHT.arms), strict=False))
         for number, ax in enumerate(axes.flat):
             if number >= len(self.arms):
                 ax.set_visible(False)
                 continue
-            self._panel(ax, self.arms[number], figure, palette, colours)
+            self._panel(ax, self.arms[number], figure, palette)
             if number % columns == 0:
                 ax.set_ylabel(figure.label)
                 if not figure.log:
@@ -134,11 +132,11 @@ class Drawing:
                 ax.tick_params(labelbottom=True)
         handles = [Line2D([], [], color=color, label=_named(source)) for source, color in palette.items()]
         if figure.levels:
-            handles.append(Line2D([], [], color=colours.ink, ls=(0, (4, 2)), lw=1.4, label="reported by the paper"))
+            handles.append(Line2D([], [], color=LIGHT.ink, ls=(0, (4, 2)), lw=1.4, label="reported by the paper"))
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
         return drawn
 
-    def _panel(self, ax: Axes, arm: str, figure: Timeline, palette: dict[str, str], colours: Theme) -> None:
+    def _panel(self, ax: Axes, arm: str, figure: Timeline, palette: dict[str, str]) -> None:
         ax.set_title(_wrapped(self._experiment.arm(arm).label), fontsize=10.5, fontweight="bold", loc="left")
         for number, run in enumerate(self._at(figure.point, arm)):
             scale = run.facts["scale"]
@@ -148,17 +146,17 @@ class Drawing:
                     ax.plot([s.time / scale for s in own], [s.value for s in own], color=color, **style)
         for measure, (start, end) in figure.levels.items():
             for one in self._reported(measure, arm):
-                ax.plot([start, end], [one.middle] * 2, color=colours.ink, ls=(0, (4, 2)), lw=1.4, zorder=4)
+                ax.plot([start, end], [one.middle] * 2, color=LIGHT.ink, ls=(0, (4, 2)), lw=1.4, zorder=4)
                 ax.annotate(
                     f"{one.middle:.3g}", (end, one.middle), (3, 0), textcoords="offset points", va="center",
-                    fontsize=8.5, color=colours.ink, fontweight="bold", zorder=5,
+                    fontsize=8.5, color=LIGHT.ink, fontweight="bold", zorder=5,
                 )  # fmt: skip
         ax.set_xlim(left=0)
         if figure.log:
             ax.set_yscale("log")
 
     def _lines(self, run: Run, figure: Timeline, pattern: str) -> list[list[Sample]]:
-        """A run's samples of each source that the pattern matches. Read once, for both colours of a page."""
+        """A run's samples of each source that the pattern matches. Read once: the axis asks first."""
         if run.order.id not in self._read:
             self._read[run.order.id] = by_source(s for s in run.samples() if s.quantity == figure.quantity)
         return [line for source, line in self._read[run.order.id].items() if fnmatchcase(source, pattern)]
@@ -171,11 +169,11 @@ class Drawing:
         paper = [one.middle for arm in self.arms for measure in figure.levels for one in self._reported(measure, arm)]
         return 1.2 * max([percentile(values, 0.99), *paper]) if values else 1.0
 
-    def _bars(self, figure: Bars, colours: Theme) -> Figure:
+    def _bars(self, figure: Bars) -> Figure:
         drawn = Figure(figsize=(max(5.0, 1.5 * len(self.arms) + 1.2), 4.2), layout="constrained")
         ax = drawn.subplots()
         ax.grid(axis="x", visible=False)
-        palette = (colours.down, colours.up, colours.ping, *colours.arms)
+        palette = (LIGHT.down, LIGHT.up, LIGHT.ping, *LIGHT.arms)
         width = 0.8 / len(figure.measures)
         paper = {
             (name, arm): [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
@@ -190,17 +188,17 @@ class Drawing:
                 if cell:
                     value = cell["median"]
                     spread = [[value - min(value, cell["low"])], [max(value, cell["high"]) - value]]
-                    ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=colours.ink, capsize=2)
+                    ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=LIGHT.ink, capsize=2)
                 reported = paper[name, arm]
                 for one in reported:
-                    ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=colours.ink, lw=2.2, zorder=5)
+                    ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=LIGHT.ink, lw=2.2, zorder=5)
                 tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in reported)]
                 if tops:
                     shown = [f"[{one.middle:.3g}]" for one in reported]
                     shown += [measure.shown.format(cell["median"])] if cell else []
                     ax.annotate(
                         "\n".join(shown), (x, max(tops)), (0, 3), textcoords="offset points", ha="center",
-                        fontsize=8, linespacing=1.3, color=colours.ink,
+                        fontsize=8, linespacing=1.3, color=LIGHT.ink,
                     )  # fmt: skip
         ax.set_xticks(range(len(self.arms)), [_wrapped(self._experiment.arm(arm).label, 18) for arm in self.arms])
         ax.tick_params(axis="x", labelsize=9, length=0)
@@ -212,11 +210,11 @@ class Drawing:
         ]
         if any(paper.values()):
             label = f"line and [ ]: from {self._experiment.asked_by}"
-            handles.append(Line2D([], [], color=colours.ink, label=label, lw=2.2))
+            handles.append(Line2D([], [], color=LIGHT.ink, label=label, lw=2.2))
         _legend(drawn, handles)
         return drawn
 
-    def _curves(self, figure: Curves, colours: Theme) -> Figure:
+    def _curves(self, figure: Curves) -> Figure:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
         ax = drawn.subplots()
         points = self._swept(figure)
@@ -228,8 +226,8 @@ class Drawing:
             places: dict[Any, Any] = {
                 name: k + 0.1 * (number - (len(self.arms) - 1) / 2) for k, name in enumerate(names)
             }
-            color = colours.arms[number % len(colours.arms)]
-            marker = MARKERS[number // len(colours.arms) % len(MARKERS)]
+            color = LIGHT.arms[number % len(LIGHT.arms)]
+            marker = MARKERS[number // len(LIGHT.arms) % len(MARKERS)]
             found = [(p[figure.x], self._table.cell(figure.measure, arm, p)) for p in points]
             cells = [(x, cell) for x, cell in found if cell]
             xs = [places.get(x, x) for x, _ in cells]
@@ -263,7 +261,7 @@ class Drawing:
         handles = [*ax.get_legend_handles_labels()[0]]
         if any(self._reported(figure.measure, arm) for arm in self.arms):
             style: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "none", "ls": (0, (1, 2)), "lw": 1}
-            handles.append(Line2D([], [], color=colours.ink, label="reported by the paper", **style))
+            handles.append(Line2D([], [], color=LIGHT.ink, label="reported by the paper", **style))
         _legend(drawn, handles)
         return drawn
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from accesspoint.experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation, Scatter
 from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample, percentile, summed_up
-from accesspoint.experiments.render.theme import Theme
+from accesspoint.experiments.render.theme import LIGHT
 from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.verdict.goals import Table
 
@@ -23,7 +23,7 @@ DASHED = (0, (4, 3))
 Drawn = Sequence[tuple[Arm, Run]]
 
 
-def overview(declared: Panels, drawn: Drawn, table: Table, experiment: Experiment, theme: Theme) -> Figure:
+def overview(declared: Panels, drawn: Drawn, table: Table, experiment: Experiment) -> Figure:
     """A column per arm: throughput above, round trip (logarithmic) below, the load's time shaded."""
     figure = Figure(figsize=(4.2 * len(drawn) + 0.6, 6.4))
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
@@ -34,22 +34,22 @@ def overview(declared: Panels, drawn: Drawn, table: Table, experiment: Experimen
         top, bottom = axes[0][column], axes[1][column]
         samples, scale = run.samples(), run.facts["scale"]
         for ax in (top, bottom):
-            _over_time(ax, run, declared.loaded, theme)
+            _over_time(ax, run, declared.loaded)
         top.set_title(arm.label[0].upper() + arm.label[1:], fontsize=14, fontweight="bold", loc="left", pad=24)
         top.text(
-            0, 1.03, _told(declared, arm, table, experiment), transform=top.transAxes, color=theme.ink, fontsize=9.5
+            0, 1.03, _told(declared, arm, table, experiment), transform=top.transAxes, color=LIGHT.ink, fontsize=9.5
         )
         top.set_ylim(0, ceiling)
-        for source, color in zip(declared.sources, (theme.down, theme.up), strict=False):
+        for source, color in zip(declared.sources, (LIGHT.down, LIGHT.up), strict=False):
             own = _rates(samples, source, run.facts["seconds"])
             top.plot([s.time for s in own], [s.value for s in own], color=color)
         for measure, part in declared.levels.items():
             if cell := table.cell(measure, arm.name, run.order.point):
-                behind = theme.shade if part == declared.loaded else theme.paper
-                _level(top, cell["median"], sum(part) / 2 * scale, ceiling, theme, behind)
+                behind = LIGHT.shade if part == declared.loaded else LIGHT.paper
+                _level(top, cell["median"], sum(part) / 2 * scale, ceiling, behind)
         own = [s for s in samples if s.quantity == "ping_ms"]
-        bottom.plot([s.time for s in own], [s.value for s in own], ".", color=theme.ping, markersize=3.2, alpha=0.75)
-        bottom.axhline(declared.rtt, color=theme.faint, lw=1, ls=DASHED)
+        bottom.plot([s.time for s in own], [s.value for s in own], ".", color=LIGHT.ping, markersize=3.2, alpha=0.75)
+        bottom.axhline(declared.rtt, color=LIGHT.faint, lw=1, ls=DASHED)
         bottom.set_yscale("log")
         bottom.yaxis.set_major_formatter(FuncFormatter(_milliseconds))
         bottom.yaxis.set_minor_locator(NullLocator())
@@ -61,20 +61,20 @@ def overview(declared: Panels, drawn: Drawn, table: Table, experiment: Experimen
     below.set_ylabel("ping")
     below.set_ylim(least * 0.8 or 1, max(pings) * 1.6)
     middle = sum(declared.loaded) / 2 * drawn[0][1].facts["scale"]
-    first.text(middle, ceiling * 0.985, declared.loaded_by, ha="center", va="top", color=theme.faint, fontsize=9)
+    first.text(middle, ceiling * 0.985, declared.loaded_by, ha="center", va="top", color=LIGHT.faint, fontsize=9)
     handles = [
-        Line2D([], [], color=theme.down, label="download"),
-        Line2D([], [], color=theme.up, label="upload"),
-        Line2D([], [], color=theme.ping, ls="", marker=".", label="ping"),
-        Line2D([], [], color=theme.faint, lw=1, ls=DASHED, label="round trip of the empty links"),
+        Line2D([], [], color=LIGHT.down, label="download"),
+        Line2D([], [], color=LIGHT.up, label="upload"),
+        Line2D([], [], color=LIGHT.ping, ls="", marker=".", label="ping"),
+        Line2D([], [], color=LIGHT.faint, lw=1, ls=DASHED, label="round trip of the empty links"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _over_time(ax: Axes, run: Run, loaded: tuple[float, float], theme: Theme) -> None:
+def _over_time(ax: Axes, run: Run, loaded: tuple[float, float]) -> None:
     scale = run.facts["scale"]
-    ax.axvspan(loaded[0] * scale, loaded[1] * scale, color=theme.shade, lw=0, zorder=0)
+    ax.axvspan(loaded[0] * scale, loaded[1] * scale, color=LIGHT.shade, lw=0, zorder=0)
     ax.set_xlim(0, run.facts["seconds"])
 
 
@@ -95,11 +95,11 @@ def _rates(samples: Sequence[Sample], source: str, seconds: float) -> list[Sampl
     return summed_up(own, {"rate_mbps"}, seconds) if len({s.source for s in own}) > 1 else own
 
 
-def _level(ax: Axes, value: float, middle: float, ceiling: float, theme: Theme, behind: str) -> None:
+def _level(ax: Axes, value: float, middle: float, ceiling: float, behind: str) -> None:
     below = value > 0.75 * ceiling
     ax.annotate(
         f"{value:.1f}", (middle, value), (0, -16 if below else 12), textcoords="offset points",
-        ha="center", va="center", color=theme.down, fontsize=12, fontweight="bold",
+        ha="center", va="center", color=LIGHT.down, fontsize=12, fontweight="bold",
         path_effects=[withStroke(linewidth=4, foreground=behind)],
     )  # fmt: skip
 
@@ -108,12 +108,12 @@ def _milliseconds(value: float, _position: int) -> str:
     return f"{value / 1000:g} s" if value >= 1000 else f"{value:g} ms"
 
 
-def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment, theme: Theme) -> Figure:
+def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment) -> Figure:
     """Cumulative share of samples over time, a line per arm."""
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     ax = figure.subplots()
     for arm, run in drawn:
-        color = theme.arms[experiment.arms.index(arm) % len(theme.arms)]
+        color = LIGHT.arms[experiment.arms.index(arm) % len(LIGHT.arms)]
         values = sorted(run.raw().values(declared.quantity, "*", *declared.within))
         if not values:
             continue
@@ -124,7 +124,7 @@ def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment, t
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(_milliseconds))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.axvline(declared.rtt, color=theme.faint, lw=1, ls=DASHED)
+    ax.axvline(declared.rtt, color=LIGHT.faint, lw=1, ls=DASHED)
     ax.set_ylim(0, 1.01)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     if ax.get_legend_handles_labels()[0]:
@@ -135,17 +135,17 @@ def distribution(declared: Distribution, drawn: Drawn, experiment: Experiment, t
     return figure
 
 
-def scatter(declared: Scatter, pairs: Mapping[str, Sequence[Mapping[str, Any]]], theme: Theme) -> Figure:
+def scatter(declared: Scatter, pairs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """A point for each pair, a cross for one that fails; where both are equal, and where the second is too large."""
     figure = Figure(figsize=(6.6, 5.8), layout="constrained")
     ax = figure.subplots()
     values = [one[key] for group in pairs.values() for one in group for key in ("first", "second")]
     least, most = min(values) / 1.3, max(values) * 1.3
     steps = [least * (most / least) ** (place / 200) for place in range(201)]
-    ax.plot([least, most], [least, most], color=theme.faint, lw=1)
-    ax.plot(steps, [declared.ratio * x + declared.added for x in steps], color=theme.faint, lw=1, ls=DASHED)
+    ax.plot([least, most], [least, most], color=LIGHT.faint, lw=1)
+    ax.plot(steps, [declared.ratio * x + declared.added for x in steps], color=LIGHT.faint, lw=1, ls=DASHED)
     for number, (name, group) in enumerate(pairs.items()):
-        color = (theme.down, theme.up, theme.ping)[number % 3]
+        color = (LIGHT.down, LIGHT.up, LIGHT.ping)[number % 3]
         styles: dict[bool, dict[str, Any]] = {
             False: {"marker": "o", "s": 14, "alpha": 0.6},
             True: {"marker": "x", "s": 36},
@@ -191,7 +191,7 @@ def feedback(run: Run) -> bool:
     return any(value for row in uplink(run) for name, value in row.items() if name.startswith("feedback"))
 
 
-def regulation(declared: Regulation, drawn: tuple[Arm, Run], theme: Theme) -> Figure:
+def regulation(declared: Regulation, drawn: tuple[Arm, Run]) -> Figure:
     """Queue's delay (above) and feedback (below) at the uplink, as the controller saw and set them."""
     arm, run = drawn
     rows = uplink(run)
@@ -200,17 +200,17 @@ def regulation(declared: Regulation, drawn: tuple[Arm, Run], theme: Theme) -> Fi
     top, bottom = figure.subplots(2, 1, sharex=True)
     times = [row["time"] for row in rows]
     for ax in (top, bottom):
-        _over_time(ax, run, declared.loaded, theme)
+        _over_time(ax, run, declared.loaded)
     top.set_title(f"Inside {arm.label}: the uplink", fontsize=14, fontweight="bold", loc="left")
-    top.fill_between(times, [row["delay_ms"] for row in rows], color=theme.ping, alpha=0.3, lw=0)
-    top.plot(times, [row["delay_ms"] for row in rows], color=theme.ping, lw=1.2, label="delay of the queue")
-    top.plot(times, [row["target_ms"] for row in rows], color=theme.faint, ls=DASHED, lw=1.2, label="its target")
+    top.fill_between(times, [row["delay_ms"] for row in rows], color=LIGHT.ping, alpha=0.3, lw=0)
+    top.plot(times, [row["delay_ms"] for row in rows], color=LIGHT.ping, lw=1.2, label="delay of the queue")
+    top.plot(times, [row["target_ms"] for row in rows], color=LIGHT.faint, ls=DASHED, lw=1.2, label="its target")
     top.set_ylabel("queue (ms)")
     for name, label, color in (
-        ("feedback_device", "device", theme.ink),
-        ("feedback_uplink", "uplink class", theme.up),
-        ("feedback_downlink", "downlink class", theme.down),
-        ("feedback_largest_flow", "largest flow", theme.arms[2]),
+        ("feedback_device", "device", LIGHT.ink),
+        ("feedback_uplink", "uplink class", LIGHT.up),
+        ("feedback_downlink", "downlink class", LIGHT.down),
+        ("feedback_largest_flow", "largest flow", LIGHT.arms[2]),
     ):
         values = [row[name] * 100 for row in rows]
         if any(values):

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports: a static page per experiment and an overview of all, built from results alone, and the one page of a
-run in the foreground. Built twice, they are the same to the byte."""
+"""The reports: a static page per experiment and an overview of all, built from results alone. Built twice, they are the
+same to the byte."""
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from accesspoint.experiments.experiment import Experiment, Figure
 from accesspoint.experiments.render import figures
 from accesspoint.experiments.runs import registry, store
-from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.runs.store import Store, counted
 from accesspoint.experiments.verdict import compare
 from accesspoint.experiments.verdict.goals import Table
 
@@ -46,9 +44,9 @@ def build(stores: Sequence[Store], out: Path) -> Path:
 def _page(kept: Store, templates: jinja2.Environment) -> None:
     summary, plan = kept.summary(), kept.plan()
     assert plan
-    experiment = registry.find(summary["experiment"])
+    experiment = plan.declared()
     runs = kept.runs(plan)
-    drawn = figures.write_all(experiment, summary, [run for run in runs if run.fit], kept.directory)
+    drawn = figures.write_all(experiment, summary, counted(plan, runs), kept.directory)
     table = Table(summary["cells"])
     page = templates.get_template("experiment.html.j2").render(
         experiment=experiment,
@@ -65,31 +63,3 @@ def _row(experiment: Any, table: Table, row: compare.Row) -> dict[str, Any]:
     measured = row.role != "paper's figure"
     spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in experiment.measures]
     return {"row": row, "cells": list(zip(row.cells, spreads, strict=True))}
-
-
-def write_report(
-    experiment: Experiment,
-    summary: Mapping[str, Any],
-    peers: Mapping[str, Mapping[str, Any]],
-    drawn: Sequence[Figure],
-    directory: Path,
-) -> None:
-    """Writes `report.html`, with everything in it, for light and dark screens, beside the pictures and data that it
-    links to. peers: name -> measure -> value."""
-    pictures = [
-        {
-            "name": figure.name,
-            "caption": figure.caption,
-            "light": _embedded(directory / f"{figure.name}.svg"),
-            "dark": _embedded(directory / f"{figure.name}-dark.svg"),
-        }
-        for figure in drawn
-    ]
-    files = sorted(path.name for path in directory.glob("*.flent.gz"))
-    template = environment().get_template("report.html.j2")
-    page = template.render(experiment=experiment, summary=summary, peers=peers, pictures=pictures, files=files)
-    store.write(directory / "report.html", page)
-
-
-def _embedded(path: Path) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()

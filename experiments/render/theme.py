@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours and manners of pictures, for light and dark pages. Pictures drawn twice from the same data are the same."""
+"""Colours and manners of pictures. A picture is one file for light and dark pages, and drawn twice from the same data
+it is the same.
 
+It has the light colours, so that it is right wherever it is opened, and a style sheet that gives each of them its dark
+one where the reader's scheme is dark.
+"""
+
+import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +17,9 @@ from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Theme:
-    """Colours of a page."""
+class Colours:
+    """Colours of a picture."""
 
-    name: str
     paper: str
     ink: str
     faint: str
@@ -22,37 +27,49 @@ class Theme:
     down: str
     up: str
     ping: str
-    arms: tuple[str, ...]
+    red: str
+    yellow: str
+    green: str
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        return self.red, self.yellow, self.green, self.down, self.ping
 
 
-LIGHT = Theme(
-    "light", "#ffffff", "#1d2430", "#8a94a6", "#eef1f6", "#1f6fd6", "#e0710a", "#7a3fb8",
-    ("#d0342c", "#d99a00", "#0b8f6a", "#1f6fd6", "#7a3fb8"),
-)  # fmt: skip
-DARK = Theme(
-    "dark", "#12161d", "#e6eaf2", "#7c879b", "#1e2530", "#5aa2ff", "#ff9f45", "#c08bff",
-    ("#ff6b61", "#ffc53d", "#35d0a0", "#5aa2ff", "#c08bff"),
-)  # fmt: skip
-THEMES = (LIGHT, DARK)
+LIGHT = Colours(
+    "#ffffff", "#1d2430", "#8a94a6", "#eef1f6", "#1f6fd6", "#e0710a", "#7a3fb8", "#d0342c", "#d99a00", "#0b8f6a"
+)
+DARK = Colours(
+    "#12161d", "#e6eaf2", "#7c879b", "#1e2530", "#5aa2ff", "#ff9f45", "#c08bff", "#ff6b61", "#ffc53d", "#35d0a0"
+)
+SETTINGS: dict[str, Any] = {
+    "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "plots", "svg.fonttype": "path",
+    "figure.facecolor": LIGHT.paper, "axes.facecolor": LIGHT.paper, "savefig.facecolor": LIGHT.paper,
+    "text.color": LIGHT.ink, "axes.labelcolor": LIGHT.ink, "axes.edgecolor": LIGHT.faint,
+    "xtick.color": LIGHT.ink, "ytick.color": LIGHT.ink, "grid.color": LIGHT.faint, "grid.alpha": 0.25,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
+    "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
+}  # fmt: skip
 
 
-def settings(theme: Theme) -> dict[str, Any]:
-    return {
-        "font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "plots", "svg.fonttype": "path",
-        "figure.facecolor": theme.paper, "axes.facecolor": theme.paper, "savefig.facecolor": theme.paper,
-        "text.color": theme.ink, "axes.labelcolor": theme.ink, "axes.edgecolor": theme.faint,
-        "xtick.color": theme.ink, "ytick.color": theme.ink, "grid.color": theme.faint, "grid.alpha": 0.25,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
-        "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
-    }  # fmt: skip
+def save(name: str, draw: Callable[[], Figure], directory: Path) -> None:
+    """Draw a picture as NAME.svg."""
+    drawn = io.StringIO()
+    with mpl.rc_context(SETTINGS):  # type: ignore[arg-type]
+        draw().savefig(drawn, format="svg", metadata={"Date": None})
+    (directory / f"{name}.svg").write_text(with_dark(drawn.getvalue()))
 
 
-def save(name: str, draw: Callable[[Theme], Figure], directory: Path, png: bool = False) -> None:
-    """Draws a picture as NAME.svg and NAME-dark.svg, and as PNG where asked for."""
-    for theme in THEMES:
-        stem = name if theme is LIGHT else f"{name}-dark"
-        with mpl.rc_context(settings(theme)):  # type: ignore[arg-type]
-            figure = draw(theme)
-            figure.savefig(directory / f"{stem}.svg", metadata={"Date": None})
-            if png:
-                figure.savefig(directory / f"{stem}.png", dpi=144)
+def with_dark(svg: str) -> str:
+    """Add the dark colours to a picture in the light ones."""
+    pairs = zip(astuple(LIGHT), astuple(DARK), strict=True)
+    rules = [
+        f'  [style*="{paint}: {light}"] {{ {paint}: {dark} !important }}\n'
+        for light, dark in pairs
+        for paint in ("fill", "stroke")
+        if f"{paint}: {light}" in svg
+    ]
+    sheet = f"<style>@media (prefers-color-scheme: dark) {{\n{''.join(rules)} }}</style>\n"
+    before, found, after = svg.partition(" <defs>\n")
+    assert found, "matplotlib begins a picture with its definitions"
+    return f"{before} {sheet}{found}{after}"

@@ -64,7 +64,7 @@ def _by_source(samples: Iterable[Sample]) -> dict[tuple[str, str], list[Row]]:
 
 def read(folder: Path) -> tuple[Order, list[Sample]]:
     facts = json.loads((folder / "run.json").read_text())
-    order = Order(**{name: facts[name] for name in Order.__dataclass_fields__})
+    order = Order(**{name: facts[name] for name in Order.__dataclass_fields__ if name in facts})
     return order, Run(order, folder, facts).samples()
 
 

@@ -4,8 +4,8 @@
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Point, Value
@@ -23,10 +23,12 @@ PER_CORE = 3.5  # runs of a load of 1: five of ten stations each, 6.8, were fit 
 SIMULATED_PACE = 1.0  # as much, of a second in ns-3: a cell of ten busy stations
 VIRTUAL_PACE = 2.0  # s that a second of virtual time is planned to take of one core; a busy one takes up to 4
 
+Words = tuple[tuple[str, Value], ...]
+
 
 @dataclass(frozen=True)
 class Order:
-    """One run to be made. attempt: 1, or 2 when the first one was unfit."""
+    """One run to be made. attempt: 1, or 2 when the first one was unfit. setting: of the plan."""
 
     experiment: str
     arm: str
@@ -36,6 +38,10 @@ class Order:
     target: str
     attempt: int = 1
     clock: str = REAL
+    setting: Mapping[str, Value] = field(default_factory=dict)
+
+    def declared(self) -> Experiment:
+        return registry.under(self.experiment, self.setting, self.target)
 
     @property
     def id(self) -> str:
@@ -57,7 +63,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Plan:
-    """Arguments of `run`, as kept beside the results. seconds: None is the form's. clock: REAL or VIRTUAL."""
+    """Arguments of `run`, as kept with the results. seconds: None is the form's. clock: REAL or VIRTUAL. setting: links
+    of the user's own, by the options' names (accesspoint.experiments.experiment.Setting)."""
 
     experiment: str
     quick: bool
@@ -66,9 +73,15 @@ class Plan:
     seconds: float | None = None
     target: str = "apswitch"
     clock: str = REAL
+    setting: Mapping[str, Value] = field(default_factory=dict)
 
     def declared(self) -> Experiment:
-        return registry.find(self.experiment)
+        return registry.under(self.experiment, self.setting, self.target)
+
+    @property
+    def single(self) -> bool:
+        """Return whether each arm runs once, on links of the user's own: unfit runs count, and are not repeated."""
+        return self.repeats == 1 and self.declared().under is not None
 
     def orders(self) -> list[Order]:
         """The plan's runs, repeat by repeat, so that an interrupted plan has some of everything, and no arm has the
@@ -76,12 +89,13 @@ class Plan:
         experiment = self.declared()
         return [
             Order(
-                self.experiment, arm, point, repeat, self.length(experiment, arm, point), self.target, clock=self.clock
+                self.experiment, arm, point, repeat, self.length(experiment, arm, point), self.target,
+                clock=self.clock, setting=self.setting,
             )
             for repeat in range(1, self.repeats + 1)
             for point in experiment.points(self.quick)
             for arm in self.arms
-        ]
+        ]  # fmt: skip
 
     def length(self, experiment: Experiment, arm: str, point: Point) -> float:
         """Seconds of a run."""
@@ -105,6 +119,7 @@ def make(
     seconds: float | None = None,
     target: str = "apswitch",
     clock: str | None = None,
+    setting: Mapping[str, Value] | None = None,
 ) -> Plan:
     """The plan of a form, with what is given in place of its own. Raises ProfileError."""
     if clock not in (None, *CLOCKS):
@@ -120,7 +135,8 @@ def make(
     form = experiment.quick.repeats if quick else experiment.repeats
     wanted = arms or (experiment.quick.arms if quick else ())
     chosen = tuple(name for name in known if not wanted or name in wanted)
-    return Plan(experiment.name, quick, chosen, repeats or form, seconds, target, clock or experiment.clock)
+    own = setting or {}
+    return Plan(experiment.name, quick, chosen, repeats or form, seconds, target, clock or experiment.clock, own)
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,8 @@ class Needs:
 
 
 def needs(order: Order) -> Needs:
-    load, solo = _load(order.experiment, order.arm, tuple(order.point.items()))
+    of = order.experiment, order.arm, tuple(order.point.items()), tuple(order.setting.items()), order.target
+    load, solo = _load(*of)
     if order.clock == SIMULATED:
         return Needs(SIMULATED_PACE * order.seconds + OVERHEAD, PER_CORE, False)
     if order.clock == VIRTUAL:
@@ -143,8 +160,8 @@ def needs(order: Order) -> Needs:
 
 
 @functools.cache
-def _load(name: str, arm: str, point: tuple[tuple[str, Value], ...]) -> tuple[float, bool]:
-    experiment = registry.find(name)
+def _load(name: str, arm: str, point: Words, setting: Words, target: str) -> tuple[float, bool]:
+    experiment = registry.under(name, dict(setting), target)
     scene = experiment.scene_of(dict(point), experiment.arm(arm))
     return scene.load, scene.solo
 

@@ -8,11 +8,11 @@ import importlib.util
 import os
 import pkgutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from accesspoint.experiments.experiment import Experiment
+from accesspoint.experiments.experiment import Experiment, Setting, Value
 from accesspoint.topologies.links.profiles import ProfileError
 
 OWN = "ACCESSPOINT_EXPERIMENTS"
@@ -32,8 +32,8 @@ def experiments() -> dict[str, Experiment]:
     return found
 
 
-def foreground() -> list[str]:
-    """Names of the experiments that people run in the foreground, on links of their own."""
+def on_own_links() -> list[str]:
+    """Names of the experiments that take links of the user's own."""
     return [name for name, experiment in experiments().items() if experiment.under]
 
 
@@ -71,6 +71,17 @@ def add(file: Path) -> None:
 def find(name: str) -> Experiment:
     """The experiment of that name. Raises ProfileError."""
     if name not in experiments():
-        known = ", ".join([*foreground(), *(name for name in experiments() if name not in foreground())])
+        known = ", ".join([*on_own_links(), *(name for name in experiments() if name not in on_own_links())])
         raise ProfileError(f"experiment '{name}' is unknown: choose one of {known}")
     return experiments()[name]
+
+
+def under(name: str, setting: Mapping[str, Value], target: str) -> Experiment:
+    """Return the experiment as a plan asks for it: with its target, and on links of the user's own. Raises
+    ProfileError."""
+    found = find(name)
+    if found.under:
+        return found.under(Setting.of(setting, target))
+    for word in setting:
+        raise ProfileError(f"--{word} is for {', '.join(on_own_links())}: '{name}' names its own links")
+    return found

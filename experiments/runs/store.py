@@ -24,6 +24,7 @@ from accesspoint.experiments.runs.plan import Order, Plan
 from accesspoint.topologies.requirements import LabError
 
 PART = ".part-"  # what a folder's name begins with while it is written
+LIVE = "live"  # in the folder of a run while it plays: a line for people who watch
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,13 @@ class Store:
         path.mkdir(parents=True)
         return path
 
+    def live(self, order: Order) -> str:
+        """The line of a run that plays; empty when there is none."""
+        try:
+            return (self._runs / f"{PART}{order.id}" / LIVE).read_text().rstrip()
+        except OSError:
+            return ""
+
     def keep(self, order: Order, part: Path) -> Run:
         """Puts a finished run's folder in its place."""
         place = self._runs / order.id
@@ -161,13 +169,14 @@ class Store:
 
     def missing(self, plan: Plan) -> list[Order]:
         """Orders still to run: those without a run, and second attempts after unfit first ones."""
-        return [order for first in plan.orders() if (order := self._next(first)) is not None]
+        single = plan.single
+        return [order for first in plan.orders() if (order := self._next(first, single)) is not None]
 
-    def _next(self, first: Order) -> Order | None:
+    def _next(self, first: Order, single: bool) -> Order | None:
         run = self.find(first)
-        if run is None:
+        if run is None or (single and run.facts.get("failed")):
             return first
-        if run.fit:
+        if run.fit or single:
             return None
         again = self.find(second(first))
         return second(first) if again is None or again.facts.get("failed") else None
@@ -178,6 +187,12 @@ class Store:
         there = {path.name for path in self._runs.glob("*")}  # few of so many have a second attempt
         found = [self.find(order) for order in [*orders, *map(second, orders)] if order.id in there]
         return [run for run in found if run]
+
+
+def counted(plan: Plan, runs: Sequence[Run]) -> list[Run]:
+    """Select the runs behind the figures: fit ones, and of a single repeat (Plan.single) all that were made."""
+    single = plan.single
+    return [run for run in runs if run.fit or (single and not run.facts.get("failed"))]
 
 
 def second(order: Order) -> Order:

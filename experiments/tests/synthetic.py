@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the foreground with known figures, in place of a measurement."""
+"""Runs of the headline with known figures, in place of a measurement."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accesspoint.experiments.catalogue.ncr import headline
-from accesspoint.experiments.execution import phases
-from accesspoint.experiments.execution.foreground import Made
-from accesspoint.experiments.experiment import Arm, Experiment, Setting
+from accesspoint.experiments.experiment import Experiment, Value
+from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
-from accesspoint.experiments.runs import measures
-from accesspoint.experiments.runs.plan import Order
+from accesspoint.experiments.runs import measures, plan, registry, store
+from accesspoint.experiments.runs.plan import Order, Plan
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.tests.finished import MACHINE
+from accesspoint.experiments.verdict import summary
 from accesspoint.experiments.verdict.goals import Cell
-from accesspoint.experiments.verdict.summary import figures
 
 SECONDS = 24
-QUANTITIES = {"downlink": "downlink_mbps", "uplink": "uplink_mbps"}
+STARTED = 1_700_000_000.0
+FIGURES: Mapping[str, Mapping[str, float]] = {  # collapse, ACKs first, and cure
+    "fifo": {"during": 2.0, "up": 0.92, "ping": 580.0},
+    "ack-priority": {"during": 13.0, "up": 0.63, "ping": 400.0},
+    "ncr": {"during": 12.9, "up": 0.87, "ping": 9.0},
+}
 FLOW = {"congestion_control": "cubic", "ecn": True, "window": {"cwnd_limited": 1.0}}
 SELF_CHECK: dict[str, Any] = {
     "cpu_busy": 0.2,
@@ -46,38 +51,41 @@ def samples(before: float = 13.0, during: float = 13.0, up: float = 0.9, ping: f
     return result
 
 
-def made(arm: Arm, measured: Sequence[Sample], problems: Sequence[str] = ()) -> Made:
-    """A finished run of an arm."""
-    facts = {
-        "seconds": SECONDS,
-        "scale": 1.0,
-        "started": 1_700_000_000.0,
-        "self_check": SELF_CHECK | {"problems": list(problems)},
-    }
-    by_way = [replace(s, quantity=QUANTITIES.get(s.source, s.quantity)) for s in measured]
-    return Made(Order("headline", arm.name, {}, 1, SECONDS, "apswitch"), Path("nowhere"), facts, measured, by_way)
+def cells(experiment: Experiment, of: Mapping[str, Sequence[Sample]]) -> list[Cell]:
+    """The cells of a run of each arm."""
+    known = [
+        (
+            Order(experiment.name, arm, {}, 1, SECONDS, "apswitch"),
+            measures.values(measures.take(experiment.measures, Raw(list(own), SECONDS, 1.0, {}, arm))),
+        )
+        for arm, own in of.items()
+    ]
+    return summary.figures(experiment, list(of), [{}], known)
 
 
-def run(arm: Arm, **figures: float) -> Made:
-    return made(arm, samples(**figures))
+def keep(kept: Store, order: Order, problems: Sequence[str] = ()) -> None:
+    """Puts a run of an order, with its arm's figures, into a store."""
+    part = kept.part(order)
+    store.write_samples(samples(**FIGURES[order.arm]), part / "samples.parquet")
+    check = SELF_CHECK | {"problems": list(problems)}
+    facts = {"seconds": SECONDS, "scale": 1.0, "started": STARTED, "clock": "real", "self_check": check}
+    (part / "run.json").write_text(json.dumps(facts | {"versions": {"kernel": "6.1"}}))
+    kept.keep(order, part)
 
 
-def runs() -> list[Made]:
-    """Collapse, ACKs first, and cure."""
-    figures = (
-        {"during": 2.0, "up": 0.92, "ping": 580.0},
-        {"during": 13.0, "up": 0.63, "ping": 400.0},
-        {"during": 12.9, "up": 0.87, "ping": 9.0},
-    )
-    return [run(arm, **values) for arm, values in zip(headline.EXPERIMENT.arms, figures, strict=True)]
+def planned(out: Path, **setting: Value) -> tuple[Plan, Store]:
+    """A plan of one run of each arm on such links, and an empty store for it."""
+    made = plan.make(registry.find("headline"), quick=False, setting=setting)
+    kept = Store(out, made.experiment, made.quick)
+    kept.begin(made)
+    (kept.directory / "machine.json").write_text(json.dumps(MACHINE))
+    return made, kept
 
 
-def cells(experiment: Experiment, of: Sequence[Made]) -> list[Cell]:
-    taken = [(run.order, measures.values(measures.take(experiment.measures, run.raw()))) for run in of]
-    return figures(experiment, [run.order.arm for run in of], [{}], taken)
-
-
-def summarised(of: Sequence[Made], setting: Setting | None = None) -> phases.Summary:
-    setting = setting or Setting()
-    experiment = headline.under(setting)
-    return phases.summarise(experiment, setting, of, cells(experiment, of))
+def run(out: Path, problems: Mapping[str, Sequence[str]] | None = None, **setting: Value) -> Store:
+    """A store with a run of each arm, summarised. problems: of arms whose run is unfit."""
+    made, kept = planned(out, **setting)
+    for order in made.orders():
+        keep(kept, order, (problems or {}).get(order.arm, ()))
+    summary.write(made, kept)
+    return kept

@@ -159,7 +159,6 @@ def _of_group(campaign: int, program: str) -> dict[int, int]:
         (["run", "ncr-testbed", "--down", "8mbit"], "--down is for headline"),
         (["run", "ncr-testbed", "--side-by-side", "0"], "side-by-side '0' is not possible"),
         (["run", "ncr-testbed", "--target", "tofino"], "target 'tofino' is unknown"),
-        (["run", "ncr-testbed", "headline"], "headline, many-stations, handover run one at a time"),
         (["compare", "ncr-testbed"], "'ncr-testbed' has no results"),
         (["resume"], "nothing was interrupted"),
         (["campaign", "--scheduler", "tcp://127.0.0.1:1", "--quick"], "no scheduler answers at 'tcp://127.0.0.1:1'"),

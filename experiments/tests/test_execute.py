@@ -2,8 +2,11 @@
 """Runs that are made at the same time, and the duration of all quick forms: the real order of runs, against a simulated
 clock."""
 
+import io
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from accesspoint.experiments.execution.execute import Execution
 from accesspoint.experiments.execution.pool import LocalPool, Outcome, reason, side_by_side
 from accesspoint.experiments.runs import plan, registry
 from accesspoint.experiments.runs.plan import Needs, Order
-from accesspoint.experiments.runs.store import Run, Store, second
+from accesspoint.experiments.runs.store import LIVE, Run, Store, second
 from accesspoint.topologies.kernels.kernel import REAL, VIRTUAL
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.requirements import LabError
@@ -110,6 +113,59 @@ def test_an_unfit_run_is_made_once_more(tmp_path: Path) -> None:
     wanted = len(quick("ncr-lte").orders())
     assert pool.begun[-1] == "ncr-lte/ours_2+again" and len(set(pool.begun)) == len(pool.begun) == wanted + 1
     assert tally.made == wanted and not tally.unfit
+
+
+class Watched(Clock):
+    """A pool whose runs are seen while they play."""
+
+    def start(self, order: Order, store: Store) -> None:
+        super().start(order, store)
+        (store.part(order) / LIVE).write_text("down 13.4  up 0.92 Mb/s  ping 10 ms   ")
+        self._seen = False
+
+    def finished(self) -> list[Outcome]:
+        self._seen, before = True, self._seen
+        return super().finished() if before else []
+
+
+def test_live_line_of_a_run_that_is_alone_is_shown(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    asked = plan.make(registry.find("headline"), False)
+    Execution([(asked, Store(tmp_path, "headline", False))], Watched(1), console).run()
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for arm, done in (("fifo", 0), ("ack-priority", 1), ("ncr", 2)):
+        assert re.search(rf"{arm}_1 .* {done}/3 .* left down 13\.4  up 0\.92 Mb/s  ping 10 ms", plain(shown)), shown
+    assert not list(tmp_path.rglob(LIVE)), "parts are discarded"
+
+
+def plain(text: str) -> str:
+    """Remove the terminal's control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+class Failing(Clock):
+    """A pool whose runs cannot be made."""
+
+    def finished(self) -> list[Outcome]:
+        return [replace(outcome, run=None, error="the switch did not start") for outcome in super().finished()]
+
+
+@pytest.mark.parametrize(("repeats", "begun"), [(1, 1), (2, 3)])
+def test_runs_that_cannot_be_made_are_an_error(repeats: int, begun: int, tmp_path: Path) -> None:
+    """The first one of a single repeat on links of the user's own, and three in a row elsewhere."""
+    asked = plan.make(registry.find("headline"), False, repeats=repeats)
+    kept, pool = Store(tmp_path, "headline", False), Failing(1)
+    with pytest.raises(LabError, match=r"headline/.*: the switch did not start"):
+        Execution([(asked, kept)], pool, Console(quiet=True)).run()
+    assert len(pool.begun) == begun and len(kept.missing(asked)) == len(asked.orders())
+
+
+def test_unfit_single_run_is_not_made_again(tmp_path: Path) -> None:
+    pool, asked = Clock(1, frozenset({"headline/ncr_1"})), plan.make(registry.find("headline"), False)
+    tally = Execution([(asked, Store(tmp_path, "headline", False))], pool, Console(quiet=True)).run()
+    assert pool.begun == ["headline/fifo_1", "headline/ack-priority_1", "headline/ncr_1"]
+    assert (tally.made, tally.unfit) == (2, ["headline/ncr_1: timers were late"])
 
 
 def test_room() -> None:

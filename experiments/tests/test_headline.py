@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The headline experiment for real, in short, and what happens when it cannot run or is stopped."""
 
-import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.experiments.runs import plan, registry
+from accesspoint.experiments.runs.store import Store
+from accesspoint.experiments.verdict.goals import Table
 from accesspoint.topologies import targets
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -42,43 +45,48 @@ def test_an_upload_starves_the_download_and_the_access_point_ends_it(tmp_path: P
     arguments = ["--target", target, "--seconds", "15", "--arms", "fifo,ncr", "--out", str(tmp_path)]
     done = experiments("headline", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((tmp_path / "headline/summary.json").read_text())
-    kept = {name: summary["ratios"][f"{name}_downlink_during_of_before"] for name in ("fifo", "ncr")}
+    kept = Store(tmp_path, "headline", False)
+    summary = kept.summary()
+    table = Table(summary["cells"])
     # BMv2's six threads and the wires lose a part to whatever else runs here, with or without an upload.
-    assert kept["fifo"] < 0.5 and kept["ncr"] > (0.9 if target == "apswitch" else 0.75)
-    fifo, ncr = (summary["arms"][name] for name in ("fifo", "ncr"))
-    assert ncr["uplink_mbps"]["during"] > (0.6 if target == "apswitch" else 0.5)
-    assert ncr["ping_ms"]["p50"] < fifo["ping_ms"]["p50"] / 4
-    for figures in (fifo, ncr):
-        assert figures["self_check"]["congestion_control"] == {"downlink": "cubic", "uplink": "cubic"}
-        assert figures["self_check"]["ecn"] == {"downlink": True, "uplink": True}
-    assert (summary["target"]["name"], summary["target"]["version"]) == (target, version)
-    for difference in summary["target"]["differences"]:
+    fifo, ncr = (table("kept", arm) or 0.0 for arm in ("fifo", "ncr"))
+    assert fifo < 0.5 and ncr > (0.9 if target == "apswitch" else 0.75)
+    assert (table("upload_during", "ncr") or 0.0) > (0.6 if target == "apswitch" else 0.5)
+    fifo, ncr = (table("ping_p50", arm) or 0.0 for arm in ("fifo", "ncr"))
+    assert 0.0 < ncr < fifo / 4
+    planned = kept.plan()
+    assert planned
+    for run in kept.runs(planned):
+        for flow in run.facts["self_check"]["flows"].values():
+            assert (flow["congestion_control"], flow["ecn"]) == ("cubic", True)
+    assert (summary["target"], summary["versions"][target]) == (target, version)
+    for difference in summary["target_differences"]:
         assert difference[:30] in done.stdout
-    assert bool(summary["target"]["differences"]) == (target != "apswitch")
-    for name in ("report.html", "samples.csv", "fifo.flent.gz", "ncr.flent.gz", "overview.svg", "overview.png"):
-        assert (tmp_path / "headline" / name).stat().st_size > 1000
+    assert bool(summary["target_differences"]) == (target != "apswitch")
+    for name in ("index.html", "overview.svg", "runs/fifo_1/samples.parquet", "runs/ncr_1/run.flent.gz"):
+        assert (kept.directory / name).stat().st_size > 1000
 
 
 @pytest.mark.realtime
 @pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    (tmp_path / "headline").mkdir()
-    (tmp_path / "headline/summary.json").write_text("{}")  # an earlier run's
+    kept = Store(tmp_path, "headline", False)
+    kept.directory.mkdir(parents=True)
+    (kept.directory / "summary.json").write_text("{}")  # an earlier run's
     process = subprocess.Popen(
         [*COMMAND, "run", "headline", "--seconds", "30", "--arms", "fifo", "--out", str(tmp_path)],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    # However slow the machine is: the controller writes a row for each of two ports ten times a second.
-    statistics = tmp_path / "headline/logs/fifo/controller.csv"
-    assert eventually(lambda: statistics.exists() and statistics.read_text().count("\n") > 120, seconds=60)
+    order = plan.make(registry.find("headline"), False, ["fifo"]).orders()[0]
+    # However slow the machine is, the live line has the download's rate at some time.
+    assert eventually(lambda: re.search(r"down [1-9].* Mb/s  ping \d", kept.live(order)) is not None, seconds=60)
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == code, output
     assert "Traceback" not in output
-    assert not (tmp_path / "headline/summary.json").exists()
-    assert (tmp_path / "headline/samples.csv").read_text().count("downlink_mbps") >= 4
+    assert {path.name for path in kept.directory.iterdir()} == {"plan.json", "machine.json", "runs"}
+    assert not list((kept.directory / "runs").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -90,8 +98,9 @@ def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Sig
         (["headline", "--rtt", "fast"], "time 'fast'"),
         (["headline", "--cc", "warp"], "congestion control 'warp' is not available"),
         (["headline", "--arms", "fifo,cake"], "arm 'cake' is unknown"),
-        (["headline", "--seconds", "1"], "seconds '1' is not possible"),
+        (["headline", "--seconds", "1"], "1 seconds are not possible"),
         (["headline", "--seconds", "ten"], "seconds 'ten' is not possible"),
+        (["ncr-testbed", "--rtt", "20ms"], "--rtt is for headline, many-stations, handover: 'ncr-testbed' names"),
         (["headline", "--out", "/proc/nowhere"], "[Errno 2] No such file or directory: '/proc/nowhere"),
     ],
 )
@@ -104,7 +113,8 @@ def test_bad_input_gets_one_line(arguments: list[str], message: str) -> None:
 
 @pytest.mark.usefixtures("privileged")
 @pytest.mark.parametrize(
-    ("target", "message"), [("apswitch", "ap1: the switch did not start"), ("bmv2", "ap1: a wire ended")]
+    ("target", "message"),
+    [("apswitch", "headline/fifo_1: ap1: the switch did not start"), ("bmv2", "headline/fifo_1: ap1: a wire ended")],
 )
 def test_a_switch_that_does_not_start_is_named(tmp_path: Path, target: str, message: str) -> None:
     if target == "bmv2" and not shutil.which("simple_switch_grpc"):

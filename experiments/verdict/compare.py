@@ -100,25 +100,44 @@ def words(point: Point) -> str:
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
-    """Prints the table, the verdicts, and what is unfit."""
-    experiment = registry.find(summary["experiment"])
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=experiment.title, title_justify="left")
-    grid.add_column("arm", no_wrap=True)
-    if experiment.sweep:
-        grid.add_column("at", no_wrap=True)
-    for measure in experiment.measures:
-        grid.add_column(
-            f"{measure.name.replace('_', chr(10))}\n{measure.unit}", justify="right", no_wrap=True, min_width=6
-        )
-    for row in rows(experiment, summary):
-        style = {"paper's figure": "dim", "ours": "bold"}.get(row.role)
-        first = f"{experiment.asked_by.removeprefix('the ')}: {row.arm}" if row.role == "paper's figure" else row.arm
-        cells = [cell.replace(" to ", "\nto ") for cell in row.cells]
-        grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *cells, style=style)
-    console.print(grid)
+    """Print the table, below it the figures of others, the verdicts, and what is unfit."""
+    experiment = registry.under(summary["experiment"], summary.get("setting", {}), summary["target"])
+    known = rows(experiment, summary)
+    others = [row for row in known if row.arm not in summary["arms"]]
+    for title, part in ((experiment.title, [row for row in known if row not in others]), ("", others)):
+        if part:
+            console.print(_grid(title, part, experiment))
     for verdict in summary["verdicts"]:
         shown = (f"{verdict['word']:<13}", STYLES.get(verdict["word"], "dim"))
         console.print(Text.assemble(shown, verdict["text"]), highlight=False)
     for unfit in summary["unfit"]:
         text = f"{unfit['run']}: {'; '.join(unfit['problems'])}"
-        console.print(Text.assemble(("unfit        ", "bold yellow"), text), highlight=False)
+        word = "caution" if unfit.get("counted") else "unfit"
+        console.print(Text.assemble((f"{word:<13}", "bold yellow"), text), highlight=False)
+    for text in summary.get("target_differences", ()):
+        console.print(Text.assemble((f"{summary['target']:<13}", "yellow"), text), highlight=False)
+
+
+def _grid(title: str, part: list[Row], experiment: Experiment) -> Grid:
+    """A table of rows, without the measures that none of them has."""
+    grid = Grid(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=0,
+        header_style="bold",
+        title=title or None,
+        title_justify="left",
+    )
+    grid.add_column("arm", no_wrap=True)
+    if experiment.sweep:
+        grid.add_column("at", no_wrap=True)
+    shown = [place for place in range(len(experiment.measures)) if any(row.cells[place] for row in part)]
+    for measure in (experiment.measures[place] for place in shown):
+        heading = measure.name.replace("load_", "_").replace("_", "\n")
+        grid.add_column(f"{heading}\n{measure.unit}", justify="right", no_wrap=True)
+    for row in part:
+        style = {"paper's figure": "dim", "ours": "bold"}.get(row.role)
+        first = f"{experiment.asked_by.removeprefix('the ')}: {row.arm}" if row.role == "paper's figure" else row.arm
+        cells = [row.cells[place].replace(" to ", "\nto ") for place in shown]
+        grid.add_row(first, *([words(row.point)] if experiment.sweep else []), *cells, style=style)
+    return grid

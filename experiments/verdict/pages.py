@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments.verdict.pages TITLE SUMMARY...`: print a page of docs/results/ from the summaries
-of runs."""
+"""Pages of docs/results/, from the summaries of experiments."""
 
-import argparse
-import html
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +12,6 @@ from accesspoint.experiments.verdict import compare
 from accesspoint.experiments.verdict.goals import Table, word
 
 Summary = dict[str, Any]
-
-HEADER = (
-    "| arm | download before | during | after | kept | upload | ping p50 | p99 | max |\n"
-    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-)
 
 INTERVALS = (
     "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
@@ -34,49 +25,10 @@ WORDS = (
 )
 
 
-def page(title: str, summaries: Sequence[Summary]) -> str:
-    """Markdown: a table for each run (Mb/s of payload, ms while the upload ran), its verdicts, what took part."""
-    target = summaries[0]["target"]
-    lines = [f"# {title}", "", "Mb/s of payload as the receiver got it; ping in ms while the upload ran.", ""]
-    if target["differences"]:
-        lines += [f"What {target['name']} gives, as its runs say:", ""]
-        lines += [f"- {text}" for text in dict.fromkeys(text for s in summaries for text in s["target"]["differences"])]
-        lines += [""]
-    for summary in summaries:
-        lines += _run(summary)
-    lines += _took_part(summaries[0])
-    return "\n".join(lines) + "\n"
-
-
-def _run(summary: Summary) -> list[str]:
-    profile = summary["profile"]
-    links = f"{profile['down'] / 1e6:g}/{profile['up'] / 1e6:g} Mb/s, {profile['rtt'] * 1e3:g} ms"
-    title = "" if summary["experiment"] == "headline" else f"{summary['experiment']}, "
-    lines = [f"## {title}{profile['name']}: {links}, TCP {summary['cc']}, {summary['seconds']} s an arm", "", HEADER]
-    for name, arm in summary["arms"].items():
-        down, up, ping = arm["downlink_mbps"], arm["uplink_mbps"], arm["ping_ms"]
-        kept = summary["ratios"].get(f"{name}_downlink_during_of_before")
-        cells = [f"{down[phase]:.2f}" for phase in ("before", "during", "after")]
-        cells += ["-" if kept is None else f"{kept:.0%}", f"{up['during']:.2f}"]
-        cells += ["-" if ping[key] is None else f"{ping[key]:.1f}" for key in ("p50", "p99", "max")]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += [""]
-    for name, arm in summary["arms"].items():
-        if "handover" in arm:
-            way = f"{arm['handover']['from']['sta1']} to {arm['handover']['to']['sta1']}"
-            lines += [
-                f"- {name}: sta1 went from {way}; at most {arm['handover']['longest_gap_ms']} ms without an answer"
-            ]
-    lines += [f"- {'met' if verdict['met'] else 'not met'}: {verdict['text']}" for verdict in summary["verdicts"]]
-    for name, arm in summary["arms"].items():
-        lines += [f"- caution: {name}: {problem}" for problem in arm["self_check"]["problems"]]
-    return [*lines, ""]
-
-
 def experiment_page(summary: Summary, results: Path) -> str:
     """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, pictures,
     what took part. results: the folder that the page is for, with the pictures that there are."""
-    experiment = registry.find(summary["experiment"])
+    experiment = registry.under(summary["experiment"], summary.get("setting", {}), summary["target"])
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
     repeats = summary["repeats"]
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
@@ -90,9 +42,20 @@ def experiment_page(summary: Summary, results: Path) -> str:
     for grid in summary.get("compared", {}).get("grids", ()):
         lines += _grid(grid)
     lines += _pictures(experiment, results)
-    unfit = [f"{one['run']} ({'; '.join(one['problems'])})" for one in summary["unfit"]]
+    unfit, counted = (
+        [
+            f"{one['run']} ({'; '.join(one['problems'])})"
+            for one in summary["unfit"]
+            if one.get("counted", False) == kind
+        ]
+        for kind in (False, True)
+    )
     lines += ["", f"{summary['runs']} fit runs of {summary['wanted']}."]
     lines += [f"Unfit and left out: {', '.join(unfit)}."] if unfit else []
+    lines += [f"Unfit, and counted for want of others: {', '.join(counted)}."] if counted else []
+    if summary.get("target_differences"):
+        lines += ["", f"{summary['target']} is not all that was asked for:", ""]
+        lines += [f"- {text}" for text in summary["target_differences"]]
     if experiment.differences:
         lines += [
             "",
@@ -134,17 +97,12 @@ def plots(results: Path, name: str) -> Path:
 
 
 def _pictures(experiment: Experiment, results: Path) -> list[str]:
-    """The pictures that were drawn, for light and dark pages, with their captions."""
+    """The pictures that were drawn, with their captions."""
     lines = []
     for figure in experiment.figures:
         path = plots(results, experiment.name) / f"{figure.name}.svg"
         if path.exists():
-            there = path.relative_to(results).as_posix()
-            dark = there.removesuffix(".svg") + "-dark.svg"
-            lines += [
-                "", "<picture>", f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">',
-                f'  <img src="{there}" alt="{html.escape(figure.caption)}">', "</picture>", "", figure.caption,
-            ]  # fmt: skip
+            lines += ["", f"![{figure.caption}]({path.relative_to(results).as_posix()})", "", figure.caption]
     return lines
 
 
@@ -200,21 +158,3 @@ def _took_part(summary: Summary) -> list[str]:
         "",
         f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}.",
     ]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m accesspoint.experiments.verdict.pages", description=__doc__)
-    parser.add_argument("title")
-    parser.add_argument("summaries", metavar="SUMMARY", nargs="+", type=Path, help="a run's summary.json")
-    options = parser.parse_args()
-    try:
-        summaries = [json.loads(path.read_text()) for path in options.summaries]
-        print(page(options.title, summaries), end="")
-    except (OSError, ValueError, KeyError) as error:
-        print(f"error: this is no summary.json of an experiment: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,7 @@ from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.runs import measures
 from accesspoint.experiments.runs.plan import Order, Plan, make
 from accesspoint.experiments.runs.provenance import parameters
-from accesspoint.experiments.runs.store import Run, Store
+from accesspoint.experiments.runs.store import Run, Store, counted
 from accesspoint.experiments.runs.store import write as write_file
 from accesspoint.experiments.verdict import judge
 from accesspoint.experiments.verdict.goals import Cell, decide, word
@@ -31,10 +31,10 @@ Values = Mapping[str, float]  # of a run, by measure
 
 
 def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summary:
-    """Cells (arm, point, measure), verdicts, and which runs are unfit."""
-    fit = [run for run in runs if run.fit]
+    """Cells (arm, point, measure), verdicts, and unfit runs."""
+    those = counted(plan, runs)
     points = list(experiment.points(plan.quick))
-    cells = figures(experiment, plan.arms, points, [(run.order, measures.of_run(experiment, run)) for run in fit])
+    cells = figures(experiment, plan.arms, points, [(run.order, measures.of_run(experiment, run)) for run in those])
     found = {
         "experiment": experiment.name,
         "form": "quick" if plan.quick else "full",
@@ -43,14 +43,18 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
         "repeats": plan.repeats,
         "command": command(experiment, plan),
         "target": plan.target,
-        "runs": len(fit),
-        **_provenance(experiment, plan, fit),
+        "setting": dict(plan.setting),
+        "target_differences": list(dict.fromkeys(t for run in those for t in run.facts.get("target_differences", ()))),
+        "runs": sum(run.fit for run in those),
+        **_provenance(experiment, plan, those),
         "wanted": len(plan.orders()),
-        "unfit": [{"run": run.order.id, "problems": run.problems} for run in runs if not run.fit],
+        "unfit": [
+            {"run": run.order.id, "problems": run.problems, "counted": run in those} for run in runs if not run.fit
+        ],
         "cells": cells,
     }
     if experiment.compared:
-        found |= compared(experiment, [run.raw() for run in fit])
+        found |= compared(experiment, [run.raw() for run in those])
     return found | judged(experiment, found)
 
 
@@ -120,6 +124,7 @@ def command(experiment: Experiment, plan: Plan) -> str:
     words += [f"ARMS={','.join(plan.arms)}"] if plan.arms != own.arms else []
     words += [f"SECONDS={plan.seconds:g}"] if plan.seconds else []
     words += [f"TARGET={plan.target}"] if plan.target != own.target else []
+    words += [f"{name.upper()}={int(value) if value is True else value}" for name, value in plan.setting.items()]
     return " ".join([*words, f"CLOCK={plan.clock}"])
 
 

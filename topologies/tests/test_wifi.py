@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,7 @@ def test_a_missing_kernel_module_is_named(start: Start, tmp_path: Path) -> None:
 MAKE = """
 import sys
 from pathlib import Path
+from typing import Any
 from accesspoint.topologies import lab_kinds
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import LabError
@@ -170,6 +172,7 @@ def test_stations_share_the_radio(start: Start) -> None:
 IN_THE_KERNEL = """
 import sys
 from pathlib import Path
+from typing import Any
 from accesspoint.topologies.kernels import kernel
 sys.exit(kernel.run(kernel.with_radios(), "accesspoint.topologies.tests.in_the_kernel", sys.argv[1:],
 [Path(sys.argv[1])]))
@@ -243,17 +246,22 @@ def test_a_station_walks_from_one_access_point_to_the_next(start: Start, securit
 def test_an_experiment_on_radios_writes_its_results_here(start: Start, tmp_path: Path) -> None:
     options = ["--lab", "mininet-wifi", "--down", "2mbit", "--up", "1mbit", "--seconds", "12", "--arms", "fifo"]
     output_of(start, "-m", "accesspoint.experiments", "run", "headline", *options, "--out", str(tmp_path))
-    summary = json.loads((tmp_path / "headline/summary.json").read_text())
-    assert summary["lab"] == {"name": "mininet-wifi", "air": "plain", "wpa2": False}
+    summary = json.loads((tmp_path / "headline/full/summary.json").read_text())
+    assert summary["setting"] == {"lab": "mininet-wifi", "down": "2mbit", "up": "1mbit"}
     assert {"mininet-wifi", "mininet", "hostapd"} <= summary["versions"].keys()
     assert ("-um-" in summary["versions"]["kernel"]) != requirements.has_radios()
-    fifo = summary["arms"]["fifo"]
     # The window is seconds long, and what a late reader of its ends leaves is a few per cent of it.
-    assert 0.2 < fifo["downlink_mbps"]["after"] < 2.2
-    check = fifo["self_check"]
+    assert 0.2 < median(summary, "download_after") < 2.2
+    check = json.loads(next(tmp_path.glob("headline/full/runs/fifo_1*/run.json")).read_text())["self_check"]
     assert check["radio_drops"] == {"ap1": 0, "sta1": 0}
-    assert 0.0 <= check["window"]["downlink"]["cwnd_limited"] <= 1.0
-    assert check["congestion_control"]["downlink"] == "cubic"
+    flow = check["flows"]["downlink"]
+    assert 0.0 <= flow["window"]["cwnd_limited"] <= 1.0 and flow["congestion_control"] == "cubic"
+
+
+def median(summary: dict[str, Any], measure: str) -> float:
+    """Return the median of a measure, of the only arm."""
+    (cell,) = (cell for cell in summary["cells"] if cell["measure"] == measure)
+    return float(cell["median"])
 
 
 FROM_A_CLONE = """
@@ -275,8 +283,8 @@ def test_radios_keep_virtual_time_at_full_rate(start: Start, tmp_path: Path) -> 
     options = ["run", "headline", "--lab", "mininet-wifi", "--clock", "virtual", "--seconds", "6", "--arms", "ncr"]
     command = [str(clone), *options, "--wpa2", "--out", str(results)]
     output_of(start, "-c", FROM_A_CLONE, *command, timeout=600, PYTHONPATH=str(clone), APSWITCH=str(switch))
-    summary = json.loads((results / "headline/summary.json").read_text())
-    ncr = summary["arms"]["ncr"]
-    assert ncr["self_check"]["problems"] == []
-    assert ncr["self_check"]["radio_drops"] == {"ap1": 0, "sta1": 0}
-    assert 12.5 < ncr["downlink_mbps"]["after"] < 14.0  # 14 Mb/s less the headers
+    summary = json.loads((results / "headline/full/summary.json").read_text())
+    assert summary["unfit"] == []
+    check = json.loads((results / "headline/full/runs/ncr_1/run.json").read_text())["self_check"]
+    assert check["radio_drops"] == {"ap1": 0, "sta1": 0}
+    assert 12.5 < median(summary, "download_after") < 14.0  # 14 Mb/s less the headers

@@ -168,7 +168,7 @@ def under(setting: Setting) -> Experiment:
         reported=reported(setting),
         goals=goals(setting),
         figures=figures(setting, phases),
-        phases=phases,
+        repeats=1,
         under=under,
     )
 

@@ -49,7 +49,7 @@ def many_stations(setting: Setting) -> Experiment:
             ),
         ),
         figures=figures(setting, PHASES),
-        phases=PHASES,
+        repeats=1,
         under=many_stations,
     )
 
@@ -100,7 +100,7 @@ def handover(setting: Setting) -> Experiment:
             ),
         ),
         figures=figures(setting, PHASES),
-        phases=PHASES,
+        repeats=1,
         under=handover,
     )  # fmt: skip
 

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paper 000's cell of WiMAX in ns-3, where the paper has OPNET (docs/decisions/0031-wimax.md)."""
 
+from accesspoint.experiments.catalogue.ncr import behind_modem
+from accesspoint.experiments.catalogue.ncr.behind_modem import Times
 from accesspoint.experiments.catalogue.ncr.cells import ARMS
-from accesspoint.experiments.experiment import Bars, Experiment, Measure, Quick, Reported, Timeline
-from accesspoint.experiments.measure.run_data import quantile, rate
-from accesspoint.experiments.scenes.modem import Modem
-from accesspoint.experiments.scenes.scene import Flow, Probe
+from accesspoint.experiments.experiment import Experiment, Quick, Reported
 from accesspoint.topologies.kernels.kernel import SIMULATED
 from accesspoint.topologies.links.profiles import LinkProfile
 
-DOWN, UP, UP_ENDS, SECONDS = 10.0, 200.0, 400.0, 600.0
+TIMES = Times(10.0, 200.0, 400.0, 600.0)
 QUEUES = (64, 1024)
 """Packets: a short one, with which a transfer alone still has what the radio carries; and ns-3's default."""
 QUEUE = 1024
 TOLD = LinkProfile("below wimax", 4_320_000, 1_250_000)
 """5 % below what a transfer alone gets: told less than its modem carries, the access point has the queue."""
 
-ACROSS = " Lines across: the paper's figures."
 AT = {"queue": QUEUE}
 
 EXPERIMENT = Experiment(
@@ -25,51 +23,16 @@ EXPERIMENT = Experiment(
     paper="000, section 4.1.2, Fig. 8, 10, 12",
     question="How much of a download is left while an upload runs beside it, behind a modem in a cell of WiMAX?",
     sweep={"queue": QUEUES},
-    scene=lambda point, arm: Modem(
-        TOLD,
-        SECONDS,
-        (Flow("download", "down", DOWN), Flow("upload", "up", UP, UP_ENDS), Probe()),
-        int(point["queue"]),
-        "wimax",
-    ),
+    scene=lambda point, arm: behind_modem.scene(TIMES, TOLD, int(point["queue"]), "wimax"),
     arms=ARMS,
-    measures=(
-        Measure("download_alone", "Mb/s", "download, before the upload", rate("download", DOWN, UP)),
-        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, UP_ENDS)),
-        Measure("upload_during", "Mb/s", "upload", rate("upload", UP, UP_ENDS)),
-        Measure("total_during", "Mb/s", "both together", rate("*load", UP, UP_ENDS)),
-        Measure("download_after", "Mb/s", "download, after the upload", rate("download", UP_ENDS)),
-        Measure("ping_alone", "ms", "ping beside the download", quantile("ping_ms", 0.5, DOWN, UP), "{:.1f}"),
-        Measure("ping_during", "ms", "ping beside both", quantile("ping_ms", 0.5, UP, UP_ENDS), "{:.1f}"),
-    ),
+    measures=behind_modem.measures(TIMES),
     reported=(
         Reported("download_alone", "fifo", 4.28, "Fig. 8", AT),
         Reported("download_during", "fifo", 1.52, "Fig. 8", AT),
         Reported("download_alone", "ncr-paper", 4.33, "Fig. 8", AT),
         Reported("download_during", "ncr-paper", 3.17, "Fig. 8", AT),
     ),
-    figures=(
-        Timeline(
-            "throughput", f"Throughput over time, with queues of {QUEUE} packets; dashed: the paper's figures.",
-            ("download", "upload"), point=AT,
-            levels={"download_alone": (DOWN, UP), "download_during": (UP, UP_ENDS), "upload_during": (UP, UP_ENDS),
-                    "download_after": (UP_ENDS, SECONDS)},
-        ),
-        *(
-            Bars(
-                f"during-{queue}", f"While both run, with queues of {queue} packets.{ACROSS if queue == QUEUE else ''}",
-                ("download_during", "upload_during", "total_during"), "throughput (Mb/s)", point={"queue": queue},
-            )
-            for queue in QUEUES
-        ),
-        *(
-            Bars(
-                f"ping-{queue}", f"Ping while both run, with queues of {queue} packets.", ("ping_during",),
-                "round trip (ms)", point={"queue": queue}, log=True,
-            )
-            for queue in QUEUES
-        ),
-    ),
+    figures=behind_modem.figures(TIMES, QUEUES, "packets", AT, (QUEUE,)),
     # As `ncr-wimax`: each phase is longer than a full uplink takes to drain.
     quick=Quick(seconds=60, arms=("fifo", "ncr-paper", "ours")),
     differences=(
