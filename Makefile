@@ -141,7 +141,7 @@ docs: develop ## the documentation's site, into out/site; a broken link is an er
 check: check-text check-python check-rust ## format, lint, types and imports
 
 SHELLS = $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
-NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.h' 'checks/**/*.c')
+NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.cc' 'hosts/**/*.h' 'checks/**/*.c')
 
 check-text: develop
 	$(VENV)/shellcheck $(SHELLS)

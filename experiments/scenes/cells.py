@@ -152,7 +152,7 @@ class Cell(Simulation):
     """Stations around an access point, and a server behind its wire.
 
     delay: of the wire, there and back (ms). radio: what the cell is told beside it, as
-    topologies/ns3/transports/cell.cc names it, with the defaults there.
+    topologies/ns3/cells/cell.cc names it, with the defaults there.
     """
 
     stations: int

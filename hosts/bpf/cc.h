@@ -2,13 +2,13 @@
 /* Common parts of the congestion controls: the kernel's TCP socket, and the interface tcp_congestion_ops. */
 #pragma once
 #include "kernel.h"
+#include "../algorithms/tcp.h"
 #include <bpf/bpf_endian.h>
 
 #define CA_NAME_MAX 16
 #define CA_PRIVATE_SIZE 104
 #define NON_RESTRICTED 1 /* any user and any network namespace may choose it */
-#define INFINITE_SSTHRESH 0x7fffffff
-#define F_NO_PREALLOC 1 /* map flag */
+#define F_NO_PREALLOC 1	 /* map flag */
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_LPM_TRIE = 11, BPF_MAP_TYPE_RINGBUF = 27 };
 
@@ -82,7 +82,6 @@ struct ack_sample {
 	u32 in_flight;
 };
 
-enum tcp_ca_state { TCP_CA_Open, TCP_CA_Disorder, TCP_CA_CWR, TCP_CA_Recovery, TCP_CA_Loss };
 enum sk_pacing { SK_PACING_NONE, SK_PACING_NEEDED };
 enum tcp_ca_event { CA_EVENT_TX_START, CA_EVENT_CWND_RESTART, CA_EVENT_COMPLETE_CWR, CA_EVENT_LOSS };
 enum tcp_ca_ack_event_flags { CA_ACK_SLOWPATH = 1 };
@@ -132,8 +131,28 @@ static __always_inline bool in_slow_start(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh;
 }
 
-/* Returns true if sequence number a comes after b (RFC 9293, section 3.4). */
-static __always_inline bool after(u32 a, u32 b)
+/* Fills all but what TCP-AV alone reads. */
+static __always_inline struct tcp_view view_of(const struct tcp_sock *tp)
 {
-	return (s32)(b - a) < 0;
+	struct tcp_view view = {
+		.now = tp->tcp_mstamp * NS_PER_US,
+		.cwnd = tp->snd_cwnd,
+		.ssthresh = tp->snd_ssthresh,
+		.cwnd_clamp = tp->snd_cwnd_clamp,
+		.mss = tp->mss_cache,
+		.snd_una = tp->snd_una,
+		.snd_nxt = tp->snd_nxt,
+		.srtt_us = tp->srtt_us,
+		.lost = tp->lost,
+		.delivered = tp->delivered,
+		.delivered_ce = tp->delivered_ce,
+	};
+
+	return view;
+}
+
+static __always_inline void take(struct tcp_sock *tp, const struct tcp_view *view)
+{
+	tp->snd_cwnd = view->cwnd;
+	tp->snd_ssthresh = view->ssthresh;
 }

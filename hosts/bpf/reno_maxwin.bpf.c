@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Reno-MaxWin10: Reno (RFC 5681) whose window never exceeds a bound. Jung and Park, "Instantaneous fairness of TCP in
- * heterogeneous traffic wireless LAN environments", 2016, section 5.1. */
+/* Reno-MaxWin10 in Linux: see ../algorithms/reno_maxwin.h. */
 #include "cc_record.h"
+#include "../algorithms/reno_maxwin.h"
 
-struct {
-	__u32 bound; /* packets */
-} options OPTIONS = {10};
+struct reno_maxwin_options options OPTIONS = RENO_MAXWIN_DEFAULTS;
 
 CALLBACK(init, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	tp->snd_cwnd = min(tp->snd_cwnd, options.bound);
+	tp->snd_cwnd = reno_maxwin(tp->snd_cwnd, &options);
 }
 
 CALLBACK(cong_avoid, struct sock *sk, u32 ack, u32 acked)
@@ -19,7 +17,7 @@ CALLBACK(cong_avoid, struct sock *sk, u32 ack, u32 acked)
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	tcp_reno_cong_avoid(sk, ack, acked);
-	tp->snd_cwnd = min(tp->snd_cwnd, options.bound);
+	tp->snd_cwnd = reno_maxwin(tp->snd_cwnd, &options);
 }
 
 ANSWER(ssthresh, struct sock *sk)
@@ -29,9 +27,7 @@ ANSWER(ssthresh, struct sock *sk)
 
 ANSWER(undo_cwnd, struct sock *sk)
 {
-	u32 cwnd = tcp_reno_undo_cwnd(sk);
-
-	return min(cwnd, options.bound);
+	return reno_maxwin(tcp_reno_undo_cwnd(sk), &options);
 }
 
 SEC(".struct_ops.link")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ns-3's wheel, and our C++ compiled against it: one shared library of all sources of this folder and of `transports`.
+"""ns-3's wheel, and our C++ compiled against it: one shared library of this folder, `cells`, the papers' transports
+(hosts/ns3) and their algorithms (hosts/algorithms).
 
 `python -m accesspoint.topologies.ns3.build` compiles it, as `make ns3` does. Each output in out/ns3 has a hash of all
 its inputs in its name: a change makes another file, and unchanged sources are not compiled again.
@@ -22,6 +23,9 @@ VERSION = "3.44"
 
 HERE = Path(__file__).resolve().parent
 BUILDS = ROOT / "out/ns3"
+CELLS = HERE / "cells"
+HOSTS = ROOT / "hosts/ns3"
+ALGORITHMS = ROOT / "hosts/algorithms"
 SWITCH = ROOT / "target/release/libapswitch_c.so"
 MODULES = (
     "core", "network", "internet", "mobility", "wifi", "csma", "point-to-point", "bridge", "applications",
@@ -60,8 +64,9 @@ def compiler() -> str:
 
 
 def sources() -> list[Path]:
-    """Return the C++ sources."""
-    return sorted([*HERE.glob("*.cc"), *HERE.glob("transports/*.cc")])
+    """Return the sources, all of which are compiled as C++."""
+    found = [path for folder in (HERE, CELLS, HOSTS) for path in folder.glob("*.cc")]
+    return sorted([*found, *ALGORITHMS.glob("*.c")])
 
 
 def library() -> Path:
@@ -95,12 +100,13 @@ def scene(source: Path) -> Path:
 
 def _made_from(ns3: Path) -> str:
     """Return a digest of the inputs that every file is compiled with."""
-    headers = [*HERE.glob("*.h"), *HERE.glob("transports/*.h"), ROOT / "switch/c/apswitch.h"]
+    headers = [path for folder in (HERE, CELLS, HOSTS, ALGORITHMS) for path in folder.glob("*.h")]
+    headers.append(ROOT / "switch/c/apswitch.h")
     return _digest(version(), compiler(), *FLAGS, str(ns3), *sorted(headers))
 
 
 def _includes(ns3: Path) -> list[str]:
-    return [f"-isystem{ns3}/include", f"-I{HERE}", f"-I{HERE}/transports", f"-I{ROOT}/switch/c"]
+    return [f"-isystem{ns3}/include", f"-I{HERE}", f"-I{CELLS}", f"-I{HOSTS}", f"-I{ROOT}/switch/c"]
 
 
 def _shared(ns3: Path) -> list[str]:

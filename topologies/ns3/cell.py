@@ -5,7 +5,7 @@
         cell.add("flow", station=1, start=0.1)
         samples = cell.run(20)
 
-`transports/cell.cc` does it. What a cell and its parts can be told, with its defaults, stands there by name.
+`cells/cell.cc` does it. What a cell and its parts can be told, with its defaults, stands there by name.
 """
 
 import ctypes

@@ -10,8 +10,6 @@ mod daemon;
 pub mod model;
 pub mod sockets;
 pub mod status;
-#[cfg(test)]
-mod vectors;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arithmetic of paper 002: the ideal window, and the state of control. Pure: readings in, bounds out.
+//! Arithmetic of paper 002: the ideal window, and the state of control, as `algorithms/cwnd.h` has them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// Control starts above this ratio of RTT to minimum RTT (paper 002, "Expressions for Proposed Control Mechanism").
-pub const ON_RATIO: f64 = 6.0;
-/// Ratio above which, while control is on, the window is one segment (same section).
-pub const ONE_RATIO: f64 = 5.0;
-/// Time that a window of one has to drain the queue before others count as its cause.
-pub const DRAIN: Duration = Duration::from_secs(2);
-/// Interval of further attempts to drain the queue: as often as the paper's terminals adjusted to each other (paper
-/// 002, "CWND-Controlling Middleware").
-pub const AGAIN: Duration = Duration::from_secs(10);
 /// Minimum segments of an ideal window: two are acknowledged at once, a lone one by a delayed ACK (RFC 1122, 4.2.3.2).
-const MIN_WINDOW: f64 = 2.0;
-/// Minimum delay of a lone segment's ACK in Linux, µs: a receiver may hold it back (RFC 1122, 4.2.3.2).
-pub const DELAYED_ACK_US: u32 = 40_000;
-/// Bytes of a segment (paper 002, expression 2).
-const SEGMENT: f64 = 1500.0;
+const MIN_WINDOW: u32 = 2;
 
-/// Capacity of the shared link: `bandwidth` Mb/s for one terminal, and its fall with their number.
+/// Capacity of the shared link: `mbit_per_s` for one terminal, and its fall with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[repr(C)]
 pub struct Capacity {
     /// BW_max: the highest throughput obtained in this environment, Mb/s
     pub mbit_per_s: f64,
@@ -30,37 +18,10 @@ pub struct Capacity {
     pub exponent: f64,
 }
 
-impl Capacity {
-    /// Compute the throughput of all of `terminals` together, Mb/s (paper 002, expressions 3 and 4).
-    pub fn bandwidth(&self, terminals: usize) -> f64 {
-        self.mbit_per_s * (terminals.max(1) as f64).powf(self.exponent)
-    }
-
-    /// Compute the ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a
-    /// terminal's part (the paper's terminals have one each). Rounded down, as the link is to be filled and not
-    /// exceeded; at least 2.
-    pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
-        let bytes_per_s = self.bandwidth(terminals) * 1e6 / 8.0;
-        let segments = bytes_per_s * f64::from(rtt_us) / 1e6 / SEGMENT;
-        (segments / (terminals.max(1) * connections.max(1)) as f64).clamp(MIN_WINDOW, f64::from(i32::MAX)) as u32
-    }
-}
-
-/// Compute the RTT without the delayed ACK that a window of one segment provokes, µs. With a minimum RTT below 8 ms,
-/// that alone would keep the ratio above 6 and the window at 1 for ever.
-pub fn path_rtt(rtt_us: u32, min_rtt_us: u32, window: u32) -> u32 {
-    let rtt = if window == 1 { rtt_us.saturating_sub(DELAYED_ACK_US) } else { rtt_us };
-    rtt.max(min_rtt_us)
-}
-
-/// Compute RTT over minimum RTT (paper 002, expression 5), at least 1; 1 without a minimum.
-pub fn ratio(rtt_us: u32, min_rtt_us: u32) -> f64 {
-    if min_rtt_us == 0 { 1.0 } else { (f64::from(rtt_us) / f64::from(min_rtt_us)).max(1.0) }
-}
-
 /// Bound of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[repr(C)]
 pub enum Bound {
     None,
     /// One segment
@@ -69,43 +30,65 @@ pub enum Bound {
     Ideal,
 }
 
+#[derive(Debug, Default)]
+#[repr(C)]
+struct ControlState {
+    on: bool,
+    one: bool,
+    one_since: u64,
+}
+
+// SAFETY: these are the declarations of algorithms/cwnd.h, whose functions read and write nothing but their arguments.
+unsafe extern "C" {
+    safe fn cwnd_bandwidth(capacity: Capacity, terminals: u32) -> f64;
+    safe fn cwnd_ideal_window(capacity: Capacity, terminals: u32, connections: u32, rtt_us: u32, least: u32) -> u32;
+    safe fn cwnd_path_rtt(rtt_us: u32, min_rtt_us: u32, window: u32) -> u32;
+    safe fn cwnd_ratio(rtt_us: u32, min_rtt_us: u32) -> f64;
+    safe fn cwnd_step(control: &mut ControlState, now: u64, ratio: f64, turns: bool) -> Bound;
+}
+
+impl Capacity {
+    /// Compute the throughput of all of `terminals` together, Mb/s (paper 002, expressions 3 and 4).
+    pub fn bandwidth(&self, terminals: usize) -> f64 {
+        cwnd_bandwidth(*self, terminals as u32)
+    }
+
+    /// Compute the ideal window, segments of 1.5 KB (paper 002, expression 2), of one of `connections` that share a
+    /// terminal's part; at least 2.
+    pub fn ideal_window(&self, terminals: usize, connections: usize, rtt_us: u32) -> u32 {
+        cwnd_ideal_window(*self, terminals as u32, connections as u32, rtt_us, MIN_WINDOW)
+    }
+}
+
+/// Compute the RTT without the delayed ACK that a window of one segment provokes, µs.
+pub fn path_rtt(rtt_us: u32, min_rtt_us: u32, window: u32) -> u32 {
+    cwnd_path_rtt(rtt_us, min_rtt_us, window)
+}
+
+/// Compute RTT over minimum RTT (paper 002, expression 5), at least 1; 1 without a minimum.
+pub fn ratio(rtt_us: u32, min_rtt_us: u32) -> f64 {
+    cwnd_ratio(rtt_us, min_rtt_us)
+}
+
 /// Control of one connection.
 #[derive(Debug, Default)]
 pub struct Control {
-    on: bool,
-    one_since: Option<Instant>,
+    state: ControlState,
+    started: Option<Instant>,
 }
 
 impl Control {
-    /// Update the bound after a reading of the connection's ratio (paper 002, "Expressions for Proposed Control
-    /// Mechanism").
-    ///
-    /// A window of one drains this terminal's part of the queue. When the ratio stays above 5 for 2 s all the same, others
-    /// fill it: terminals without the middleware, or whose connections began when the queue stood and so have a high minimum
-    /// RTT. Then it returns to the ideal window as those do that have not crossed the ratio, and yields again after 10 s, in
-    /// case that the others have gone: by yielding alone it would starve.
-    ///
-    /// Control stays on, as in the paper: the ideal window follows the number of terminals, so that what others leave is used,
-    /// and a low ratio is what it is there for. An end after some seconds of it let ten terminals fill the queue anew each time.
+    /// Update the bound after a reading of the connection's ratio, with turns (algorithms/cwnd.h).
     pub fn step(&mut self, now: Instant, ratio: f64) -> Bound {
-        self.on |= ratio > ON_RATIO;
-        if !self.on {
-            return Bound::None;
-        }
-        if ratio <= ONE_RATIO {
-            self.one_since = None;
-            return Bound::Ideal;
-        }
-        let since = self.one_since.get_or_insert(now);
-        if now.duration_since(*since) >= AGAIN {
-            *since = now;
-        }
-        if now.duration_since(*since) < DRAIN { Bound::One } else { Bound::Ideal }
+        let started = *self.started.get_or_insert(now);
+        cwnd_step(&mut self.state, now.duration_since(started).as_nanos() as u64, ratio, true)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -187,8 +170,8 @@ mod tests {
         ) {
             let capacity = Capacity { mbit_per_s: mbit, exponent };
             let window = f64::from(capacity.ideal_window(terminals, 1, rtt));
-            let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / SEGMENT;
-            prop_assert!(window == MIN_WINDOW || window * terminals as f64 <= product * (1.0 + 1e-9));
+            let product = mbit * 1e6 / 8.0 * f64::from(rtt) / 1e6 / 1500.0;
+            prop_assert!(window == f64::from(MIN_WINDOW) || window * terminals as f64 <= product * (1.0 + 1e-9));
         }
 
         #[test]

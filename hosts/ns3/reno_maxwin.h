@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reno-MaxWin10: Reno (RFC 5681) whose window never exceeds a bound. Jung and Park, "Instantaneous fairness of TCP in
-// heterogeneous traffic wireless LAN environments", 2016, section 5.1. In Linux: hosts/bpf/reno_maxwin.bpf.c.
+// Reno-MaxWin10 in ns-3: see ../algorithms/reno_maxwin.h.
 #pragma once
 
 #include "reno.h"
+
+#include "../algorithms/reno_maxwin.h"
 
 namespace ns3
 {
@@ -17,7 +18,9 @@ class TcpRenoMaxwin : public TcpPacketReno
     Ptr<TcpCongestionOps> Fork() override;
 
   private:
-    uint32_t m_bound; ///< packets
+    void Limit(Ptr<TcpSocketState> tcb) const;
+
+    uint32_t m_bound; ///< as in reno_maxwin_options
 };
 
 } // namespace ns3

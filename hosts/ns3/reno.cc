@@ -80,7 +80,7 @@ uint32_t
 TcpPacketReno::Threshold(Ptr<const TcpSocketState> tcb)
 {
     uint32_t bytes = tcb->m_ssThresh;
-    return bytes == UINT32_MAX ? INFINITE : bytes / tcb->m_segmentSize;
+    return bytes == UINT32_MAX ? INFINITE_SSTHRESH : bytes / tcb->m_segmentSize;
 }
 
 void
@@ -102,49 +102,66 @@ TcpPacketReno::SetThreshold(Ptr<TcpSocketState> tcb, uint32_t packets)
     }
 }
 
-bool
-TcpPacketReno::InSlowStart(Ptr<const TcpSocketState> tcb)
+tcp_view
+TcpPacketReno::View(Ptr<const TcpSocketState> tcb) const
 {
-    return Window(tcb) < Threshold(tcb);
+    static_assert(static_cast<int>(TCP_CA_Open) == TcpSocketState::CA_OPEN);
+    static_assert(static_cast<int>(TCP_CA_CWR) == TcpSocketState::CA_CWR);
+    static_assert(static_cast<int>(TCP_CA_Recovery) == TcpSocketState::CA_RECOVERY);
+    static_assert(static_cast<int>(TCP_CA_Loss) == TcpSocketState::CA_LOSS);
+    return {
+        .now = static_cast<uint64_t>(Simulator::Now().GetNanoSeconds()),
+        .cwnd = Window(tcb),
+        .ssthresh = Threshold(tcb),
+        .cwnd_clamp = UINT32_MAX,
+        .mss = tcb->m_segmentSize,
+        .snd_una = tcb->m_lastAckedSeq.GetValue(),
+        .snd_nxt = tcb->m_nextTxSequence.Get().GetValue(),
+        .srtt_us = static_cast<uint32_t>(tcb->m_srtt.Get().GetMicroSeconds() * 8),
+        .lost = progress.lost,
+        .delivered = progress.delivered,
+        .delivered_ce = progress.marked,
+        .ca_state = static_cast<uint8_t>(tcb->m_congState.Get()),
+        .cwnd_limited = tcb->m_isCwndLimited,
+    };
 }
 
-uint32_t
-TcpPacketReno::Double(Ptr<TcpSocketState> tcb, uint32_t acked)
+void
+TcpPacketReno::Take(Ptr<TcpSocketState> tcb, const tcp_view& view)
 {
-    uint32_t before = Window(tcb);
-    uint32_t reached = std::min(before + acked, Threshold(tcb));
-    SetWindow(tcb, reached);
-    return acked - (reached - before);
+    SetWindow(tcb, view.cwnd);
+    SetThreshold(tcb, view.ssthresh);
 }
 
 void
 TcpPacketReno::Grow(Ptr<TcpSocketState> tcb, uint32_t acked)
 {
     uint32_t inFlight = tcb->m_bytesInFlight / tcb->m_segmentSize;
-    if (!tcb->m_isCwndLimited && !(InSlowStart(tcb) && Window(tcb) < 2 * inFlight))
+    auto view = View(tcb);
+    if (!view.cwnd_limited && !(view_in_slow_start(&view) && view.cwnd < 2 * inFlight))
     {
         return;
     }
-    if (InSlowStart(tcb))
+    if (view_in_slow_start(&view))
     {
-        acked = Double(tcb, acked);
+        acked = view_slow_start(&view, acked);
+        Take(tcb, view);
         if (acked == 0)
         {
             return;
         }
     }
     // A packet for every whole window; an earlier surplus counts first.
-    uint32_t window = Window(tcb);
-    uint32_t per = std::max(window, 1U);
-    if (towards >= per)
+    uint32_t per = std::max(view.cwnd, 1U);
+    if (m_towards >= per)
     {
-        towards = 0;
-        window++;
+        m_towards = 0;
+        view.cwnd++;
     }
-    towards += acked;
-    window += towards / per;
-    towards %= per;
-    SetWindow(tcb, window);
+    m_towards += acked;
+    view.cwnd += m_towards / per;
+    m_towards %= per;
+    Take(tcb, view);
 }
 
 void
@@ -162,7 +179,7 @@ TcpPacketReno::IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked)
 uint32_t
 TcpPacketReno::LossThreshold(Ptr<const TcpSocketState> tcb) const
 {
-    return std::max(Window(tcb) / 2, 2U);
+    return half_of(Window(tcb));
 }
 
 uint32_t

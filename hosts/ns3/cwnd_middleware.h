@@ -3,7 +3,7 @@
 // round trips of its terminal's connections every 0.5 s and bounds their windows. In Linux: hosts/src/cwnd.
 #pragma once
 
-#include "cwnd_control.h"
+#include "../algorithms/cwnd.h"
 
 #include "ns3/application.h"
 #include "ns3/event-id.h"
@@ -54,8 +54,8 @@ class CwndMiddleware : public Application
     struct Tracked
     {
         Ptr<TcpBoundedCubic> connection;
-        cwnd::Control control;
-        cwnd::Bound bound{cwnd::Bound::None};
+        cwnd_control control{};
+        cwnd_bound bound{CWND_NONE};
         uint32_t rtt{0};
         uint64_t acked{0};
         bool sending{false};

@@ -203,7 +203,7 @@ Cell::LookCloser()
         {
             double us = state->m_srtt.Get().GetMicroSeconds();
             Keep(now, "rtt_ms", us / 1e3, 0, flow->name);
-            Keep(now, "rtt_ratio", cwnd::Ratio(us, flow->SmallestRtt()), 0, flow->name);
+            Keep(now, "rtt_ratio", cwnd_ratio(us, flow->SmallestRtt()), 0, flow->name);
             Keep(now, "min_rtt_ms", flow->SmallestRtt() / 1e3, 0, flow->name);
             Keep(now, "cwnd", state->GetCwndInSegments(), 0, flow->name);
             Keep(now, "recovering", state->m_congState == TcpSocketState::CA_RECOVERY, 0, flow->name);

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vegas_fair.h"
+#include "vegas.h"
 
 #include "ns3/simulator.h"
 #include "ns3/uinteger.h"
 
 namespace ns3
 {
+
+namespace
+{
+
+constexpr vegas_fair_options DEFAULTS = VEGAS_FAIR_DEFAULTS;
+
+} // namespace
 
 NS_OBJECT_ENSURE_REGISTERED(TcpPacketVegas);
 NS_OBJECT_ENSURE_REGISTERED(TcpVegasFair);
@@ -19,17 +26,17 @@ TcpPacketVegas::GetTypeId()
                             .AddConstructor<TcpPacketVegas>()
                             .AddAttribute("Alpha",
                                           "Fewer packets in queues: the window grows",
-                                          UintegerValue(2),
+                                          UintegerValue(DEFAULTS.vegas.alpha),
                                           MakeUintegerAccessor(&TcpPacketVegas::m_alpha),
                                           MakeUintegerChecker<uint32_t>())
                             .AddAttribute("Beta",
                                           "More packets in queues: the window shrinks",
-                                          UintegerValue(4),
+                                          UintegerValue(DEFAULTS.vegas.beta),
                                           MakeUintegerAccessor(&TcpPacketVegas::m_beta),
                                           MakeUintegerChecker<uint32_t>())
                             .AddAttribute("Gamma",
                                           "More packets in queues: slow start ends",
-                                          UintegerValue(1),
+                                          UintegerValue(DEFAULTS.vegas.gamma),
                                           MakeUintegerAccessor(&TcpPacketVegas::m_gamma),
                                           MakeUintegerChecker<uint32_t>());
     return tid;
@@ -42,51 +49,27 @@ TcpPacketVegas::Fork()
 }
 
 void
-TcpPacketVegas::StartRound(Ptr<const TcpSocketState> tcb)
-{
-    m_roundEnd = tcb->m_nextTxSequence;
-    m_samples = 0;
-    m_roundRtt = NO_RTT;
-}
-
-void
-TcpPacketVegas::Restart(Ptr<const TcpSocketState> tcb)
-{
-    m_baseRtt = NO_RTT;
-    m_active = true;
-    StartRound(tcb);
-}
-
-void
 TcpPacketVegas::Init(Ptr<TcpSocketState> tcb)
 {
     TcpPacketReno::Init(tcb);
-    Restart(tcb);
+    auto view = View(tcb);
+    vegas_start(&m_state.vegas, &view);
 }
 
 void
 TcpPacketVegas::PktsAcked(Ptr<TcpSocketState> tcb, uint32_t acked, const Time& rtt)
 {
     TcpPacketReno::PktsAcked(tcb, acked, rtt);
-    // ns-3 hands in the smoothed round trip; the last one itself stands in the state.
-    if (tcb->m_lastRtt.Get().IsStrictlyNegative())
-    {
-        return; // this ACK gave none
-    }
-    int64_t sample = tcb->m_lastRtt.Get().GetMicroSeconds() + 1; // never 0: it is divided by
-    m_baseRtt = std::min(m_baseRtt, sample);
-    m_roundRtt = std::min(m_roundRtt, sample);
-    m_samples++;
+    // ns-3 hands in the smoothed round trip; the last one itself stands in the state, negative if this ACK gave none.
+    Time last = tcb->m_lastRtt.Get();
+    vegas_sample(&m_state.vegas, last.IsStrictlyNegative() ? -1 : static_cast<int32_t>(last.GetMicroSeconds()));
 }
 
 void
 TcpPacketVegas::CongestionStateSet(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCongState_t state)
 {
-    m_active = state == TcpSocketState::CA_OPEN;
-    if (m_active)
-    {
-        StartRound(tcb);
-    }
+    auto view = View(tcb);
+    vegas_set_state(&m_state.vegas, &view, state);
 }
 
 void
@@ -94,71 +77,30 @@ TcpPacketVegas::CwndEvent(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCAEvent_t 
 {
     if (event == TcpSocketState::CA_EVENT_TX_START || event == TcpSocketState::CA_EVENT_CWND_RESTART)
     {
-        Restart(tcb);
+        auto view = View(tcb);
+        vegas_start(&m_state.vegas, &view);
     }
 }
 
-std::pair<uint32_t, uint32_t>
-TcpPacketVegas::Bounds()
+vegas_options
+TcpPacketVegas::Options()
 {
-    return {m_alpha, m_beta};
+    return {m_alpha, m_beta, m_gamma};
 }
 
 void
 TcpPacketVegas::IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked)
 {
-    auto [alpha, beta] = Bounds();
-    if (!m_active)
+    auto options = Options();
+    auto view = View(tcb);
+    if (vegas_ack(&m_state.vegas, &view, view.snd_una, acked, &options))
     {
         Grow(tcb, acked);
     }
-    else if (tcb->m_lastAckedSeq > m_roundEnd)
+    else
     {
-        if (m_samples > 2) // one or two may all be of delayed ACKs: too few to judge by
-        {
-            Judge(tcb, alpha, beta, acked);
-        }
-        else
-        {
-            Grow(tcb, acked);
-        }
-        StartRound(tcb);
+        Take(tcb, view);
     }
-    else if (InSlowStart(tcb))
-    {
-        Double(tcb, acked);
-    }
-}
-
-// At the end of a round. `queued` is the paper's Diff: packets of this window that stood in queues.
-void
-TcpPacketVegas::Judge(Ptr<TcpSocketState> tcb, uint32_t alpha, uint32_t beta, uint32_t acked)
-{
-    uint64_t window = Window(tcb);
-    uint64_t threshold = Threshold(tcb);
-    uint64_t queued = window * (m_roundRtt - m_baseRtt) / m_baseRtt;
-    if (InSlowStart(tcb) && queued <= m_gamma)
-    {
-        Double(tcb, acked);
-        window = Window(tcb);
-    }
-    else if (InSlowStart(tcb))
-    {
-        window = std::min<uint64_t>(window, window * m_baseRtt / m_roundRtt + 1);
-        threshold = std::min(threshold, window);
-    }
-    else if (queued > beta)
-    {
-        window--;
-        threshold = std::min(threshold, window);
-    }
-    else if (queued < alpha)
-    {
-        window++;
-    }
-    window = std::max<uint64_t>(window, 2);
-    SetWindow(tcb, window);
-    SetThreshold(tcb, std::max(threshold, window / 2 + window / 4));
 }
 
 TypeId
@@ -170,22 +112,22 @@ TcpVegasFair::GetTypeId()
                             .AddConstructor<TcpVegasFair>()
                             .AddAttribute("Pause",
                                           "Without a segment for so long: a new session starts (PAUSE_INTERVAL)",
-                                          TimeValue(Seconds(1)),
+                                          TimeValue(MilliSeconds(DEFAULTS.pause)),
                                           MakeTimeAccessor(&TcpVegasFair::m_pause),
                                           MakeTimeChecker())
                             .AddAttribute("Introduction",
                                           "Bytes of a session during which it is favoured (INTRO_LENGTH)",
-                                          UintegerValue(5000),
+                                          UintegerValue(DEFAULTS.introduction),
                                           MakeUintegerAccessor(&TcpVegasFair::m_introduction),
                                           MakeUintegerChecker<uint32_t>())
                             .AddAttribute("MoreAlpha",
                                           "What is added to alpha then",
-                                          UintegerValue(1),
+                                          UintegerValue(DEFAULTS.more_alpha),
                                           MakeUintegerAccessor(&TcpVegasFair::m_moreAlpha),
                                           MakeUintegerChecker<uint32_t>())
                             .AddAttribute("MoreBeta",
                                           "What is added to beta then",
-                                          UintegerValue(2),
+                                          UintegerValue(DEFAULTS.more_beta),
                                           MakeUintegerAccessor(&TcpVegasFair::m_moreBeta),
                                           MakeUintegerChecker<uint32_t>());
     return tid;
@@ -201,24 +143,27 @@ TcpVegasFair::Fork()
 void
 TcpVegasFair::CwndEvent(Ptr<TcpSocketState> tcb, TcpSocketState::TcpCAEvent_t event)
 {
-    if (event == TcpSocketState::CA_EVENT_TX_START && progress.sent > 0 &&
-        Simulator::Now() - progress.lastSent >= m_pause)
+    if (event == TcpSocketState::CA_EVENT_TX_START && progress.sent > 0)
     {
-        m_introducing = true;
-        m_sessionStart = progress.sent;
+        auto options = FairOptions();
+        uint64_t idle = (Simulator::Now() - progress.lastSent).GetNanoSeconds();
+        vegas_fair_transmit(&m_state, idle, progress.sent, &options);
     }
     TcpPacketVegas::CwndEvent(tcb, event);
 }
 
-std::pair<uint32_t, uint32_t>
-TcpVegasFair::Bounds()
+vegas_fair_options
+TcpVegasFair::FairOptions()
 {
-    if (m_introducing && progress.sent - m_sessionStart >= m_introduction)
-    {
-        m_introducing = false;
-    }
-    auto [alpha, beta] = TcpPacketVegas::Bounds();
-    return m_introducing ? std::pair(alpha + m_moreAlpha, beta + m_moreBeta) : std::pair(alpha, beta);
+    auto pause = static_cast<uint32_t>(m_pause.GetMilliSeconds());
+    return {TcpPacketVegas::Options(), pause, m_introduction, m_moreAlpha, m_moreBeta};
+}
+
+vegas_options
+TcpVegasFair::Options()
+{
+    auto options = FairOptions();
+    return vegas_fair_now(&m_state, progress.sent, &options);
 }
 
 } // namespace ns3

@@ -6,6 +6,13 @@
 namespace ns3
 {
 
+namespace
+{
+
+constexpr reno_maxwin_options DEFAULTS = RENO_MAXWIN_DEFAULTS;
+
+} // namespace
+
 NS_OBJECT_ENSURE_REGISTERED(TcpRenoMaxwin);
 
 TypeId
@@ -17,7 +24,7 @@ TcpRenoMaxwin::GetTypeId()
                             .AddConstructor<TcpRenoMaxwin>()
                             .AddAttribute("Bound",
                                           "The window's bound, packets",
-                                          UintegerValue(10),
+                                          UintegerValue(DEFAULTS.bound),
                                           MakeUintegerAccessor(&TcpRenoMaxwin::m_bound),
                                           MakeUintegerChecker<uint32_t>(1));
     return tid;
@@ -33,14 +40,21 @@ void
 TcpRenoMaxwin::Init(Ptr<TcpSocketState> tcb)
 {
     TcpPacketReno::Init(tcb);
-    SetWindow(tcb, std::min(Window(tcb), m_bound));
+    Limit(tcb);
 }
 
 void
 TcpRenoMaxwin::IncreaseWindow(Ptr<TcpSocketState> tcb, uint32_t acked)
 {
     TcpPacketReno::IncreaseWindow(tcb, acked);
-    SetWindow(tcb, std::min(Window(tcb), m_bound));
+    Limit(tcb);
+}
+
+void
+TcpRenoMaxwin::Limit(Ptr<TcpSocketState> tcb) const
+{
+    const reno_maxwin_options options{m_bound};
+    SetWindow(tcb, reno_maxwin(Window(tcb), &options));
 }
 
 } // namespace ns3

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Base of the congestion controls here: Reno (RFC 5681) as Linux counts it, in whole packets, and counts of the packets
-// that a connection has sent, lost and delivered. The same laws run in Linux as BPF programs (hosts/bpf/);
-// topologies/tests/test_ns3_transports.py replays a kernel's recordings of those to these.
+// that a connection has sent, lost and delivered. The laws themselves are in hosts/algorithms, and run in Linux as BPF
+// programs (hosts/bpf); Reno there is the kernel's own.
 #pragma once
+
+#include "../algorithms/tcp.h"
 
 #include "ns3/tcp-congestion-ops.h"
 #include "ns3/tcp-socket-state.h"
@@ -39,15 +41,13 @@ class TcpPacketReno : public TcpCongestionOps
     static uint32_t Threshold(Ptr<const TcpSocketState> tcb);
     static void SetWindow(Ptr<TcpSocketState> tcb, uint32_t packets);
     static void SetThreshold(Ptr<TcpSocketState> tcb, uint32_t packets);
-    static constexpr uint32_t INFINITE = 0x7fffffff; ///< of a threshold, packets
 
     TcpProgress progress;
-    uint32_t towards{0}; ///< packets acknowledged towards the window's next increase
 
   protected:
-    static bool InSlowStart(Ptr<const TcpSocketState> tcb);
-    /// Slow start, up to the threshold. Returns what was acknowledged beyond it.
-    static uint32_t Double(Ptr<TcpSocketState> tcb, uint32_t acked);
+    tcp_view View(Ptr<const TcpSocketState> tcb) const;
+    /// Take the window and the threshold of a view.
+    static void Take(Ptr<TcpSocketState> tcb, const tcp_view& view);
     /// Slow start or congestion avoidance, while the window is what limits the sender (RFC 7661).
     void Grow(Ptr<TcpSocketState> tcb, uint32_t acked);
     /// The threshold after a loss, packets.
@@ -57,6 +57,7 @@ class TcpPacketReno : public TcpCongestionOps
     void InFlight(uint32_t before, uint32_t after);
     void Highest(SequenceNumber32 before, SequenceNumber32 after);
 
+    uint32_t m_towards{0};            ///< packets acknowledged towards the window's next increase
     TcpSocketState* m_heard{nullptr}; ///< whose changes are counted: it has this control, and lives no longer
     bool m_again{false};              ///< the last segment counts as lost, unless it turns out to be new
 };

@@ -146,7 +146,7 @@ CwndMiddleware::GetTypeId()
 void
 CwndMiddleware::Follow(Ptr<TcpBoundedCubic> connection)
 {
-    m_connections.push_back({connection, cwnd::Control(m_turns)});
+    m_connections.push_back({connection});
 }
 
 void
@@ -237,16 +237,16 @@ CwndMiddleware::Look(Tracked& tracked)
     }
     else if (Simulator::Now() - tracked.sent >= IDLE)
     {
-        tracked.control = cwnd::Control(m_turns);
-        tracked.bound = cwnd::Bound::None;
+        tracked.control = {};
+        tracked.bound = CWND_NONE;
     }
     uint32_t smallest = tracked.connection->SmallestRtt();
     if (advanced && smallest > 0)
     {
         uint32_t window = std::min(tracked.window, state->GetCwndInSegments());
-        tracked.rtt = cwnd::PathRtt(state->m_srtt.Get().GetMicroSeconds(), smallest, window);
-        double ratio = cwnd::Ratio(tracked.rtt, smallest);
-        tracked.bound = tracked.control.Step(Simulator::Now().GetMicroSeconds(), ratio);
+        tracked.rtt = cwnd_path_rtt(state->m_srtt.Get().GetMicroSeconds(), smallest, window);
+        double ratio = cwnd_ratio(tracked.rtt, smallest);
+        tracked.bound = cwnd_step(&tracked.control, Simulator::Now().GetNanoSeconds(), ratio, m_turns);
     }
 }
 
@@ -257,20 +257,19 @@ CwndMiddleware::Read()
     {
         Look(tracked);
     }
-    uint32_t sharing = std::count_if(m_connections.begin(), m_connections.end(), [](const Tracked& t) {
-        return t.sending && t.bound != cwnd::Bound::None;
-    });
+    uint32_t sharing = std::count_if(
+        m_connections.begin(), m_connections.end(), [](const Tracked& t) { return t.sending && t.bound != CWND_NONE; });
     for (auto& tracked : m_connections)
     {
         tracked.window = TcpBoundedCubic::UNBOUNDED;
-        if (tracked.bound == cwnd::Bound::One)
+        if (tracked.bound == CWND_ONE)
         {
             tracked.window = 1;
         }
-        else if (tracked.bound == cwnd::Bound::Ideal)
+        else if (tracked.bound == CWND_IDEAL)
         {
             tracked.window =
-                cwnd::IdealWindow(m_bandwidth, m_exponent, Terminals(), sharing, tracked.rtt, m_turns ? 2 : 1);
+                cwnd_ideal_window({m_bandwidth, m_exponent}, Terminals(), sharing, tracked.rtt, m_turns ? 2 : 1);
         }
         tracked.connection->Bound(tracked.window);
     }
