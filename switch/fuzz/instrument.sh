@@ -5,7 +5,8 @@
 rustc=$1
 shift
 case " $* " in
-    *" --crate-name apswitch "* | *" --crate-name apswitch_reference "*)
+    *" --crate-name apswitch_core "* | *" --crate-name apswitch_dataplane "* | *" --crate-name apswitch_p4runtime "* | \
+        *" --crate-name apswitch_reference "*)
         RUSTC_BOOTSTRAP=1 exec "$rustc" "$@" -Zsanitizer=address -Cpasses=sancov-module \
             -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-pc-table \
             -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-trace-compares

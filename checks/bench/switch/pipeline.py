@@ -11,7 +11,7 @@ from pathlib import Path
 from accesspoint.checks.bench.report import Measured, Row
 from accesspoint.topologies.requirements import ROOT, LabError
 
-MANIFEST = ROOT / "switch/Cargo.toml"
+MANIFEST = ROOT / "switch/dataplane/Cargo.toml"
 
 
 def nanoseconds(criterion: Path, name: str) -> float:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The C interface to [`apswitch::simulation`]. `apswitch.h` is made from this file: `cargo test` says how when it is
+//! The C interface to [`apswitch_p4runtime::simulation`]. `apswitch.h` is made from this file: `cargo test` says how when it is
 //! not the same.
 //!
 //! No call aborts or unwinds into the caller: what goes wrong is a code, and a line that names the thing and the mend.
@@ -11,8 +11,8 @@
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use apswitch::device::DeviceOptions;
-use apswitch::simulation::{Method, Refused, Sent, Simulation};
+use apswitch_dataplane::device::DeviceOptions;
+use apswitch_p4runtime::simulation::{Method, Refused, Sent, Simulation};
 
 /// A switch in virtual time. One thread at a time may use it.
 pub struct ApsSwitch {

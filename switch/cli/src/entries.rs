@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use apswitch::control::{
+use apswitch_dataplane::control::{
     ActionCall, CloneSession, EntryKey, KeyField, MatchKind, Program, Replica, TableEntry, TableId, Update, Value,
 };
 use serde_json::Value as Json;

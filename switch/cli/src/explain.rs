@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use apswitch::control::{DigestConfig, DigestId, PortNumber, Program, Update};
-use apswitch::port::read_pcap;
-use apswitch::state::Shared;
-use apswitch::store::Store;
+use apswitch_core::state::Shared;
+use apswitch_core::store::Store;
+use apswitch_dataplane::control::{DigestConfig, DigestId, PortNumber, Program, Update};
+use apswitch_dataplane::port::read_pcap;
 use apswitch_reference::packet_trace::Event;
 use apswitch_reference::{Reference, Setup};
 use clap::Args;

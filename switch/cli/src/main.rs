@@ -7,6 +7,7 @@ mod entries;
 mod explain;
 mod options;
 mod package;
+mod server;
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -14,11 +15,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use apswitch::control::{Dataplane, DataplaneConfig, Program};
-use apswitch::p4rt::{P4RuntimeListener, ServerConfig};
+use apswitch_dataplane::control::{Dataplane, DataplaneConfig, Program};
 use clap::Parser;
 use options::{Command, LogFormat, Options};
 use rustix::process::{getpriority_process, setpriority_process};
+use server::{P4RuntimeListener, ServerConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
@@ -124,6 +125,7 @@ async fn run(options: Options) -> Result<(), String> {
         priority_queues: device.priority_queues,
         seed,
         capture: options.pcap.clone(),
+        aside,
     };
     // Niceness of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);
@@ -159,6 +161,11 @@ async fn run(options: Options) -> Result<(), String> {
     dataplane.stop();
     log_counts(&dataplane);
     result
+}
+
+/// Long work has a thread of the runtime's own.
+fn aside(work: Box<dyn FnOnce() + Send>) {
+    tokio::task::spawn_blocking(work);
 }
 
 /// Logs the counts since the start: at the end, and on SIGUSR1.

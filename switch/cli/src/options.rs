@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Command line options: those of simple_switch_grpc that have a meaning here; what the device is made of is in
-//! `apswitch::device`.
+//! `apswitch_dataplane::device`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use apswitch::device::DeviceOptions;
-use apswitch::p4rt::{Allowed, Tls};
+use apswitch_dataplane::device::DeviceOptions;
+use apswitch_dataplane::peer::Allowed;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::explain;
+use crate::server::Tls;
 
 const AFTER_HELP: &str = "\
 Options may stand before or after `--`, where simple_switch_grpc wants its target's.
@@ -181,7 +182,7 @@ pub fn without_separator(arguments: impl Iterator<Item = OsString>) -> Vec<OsStr
 
 #[cfg(test)]
 mod tests {
-    use apswitch::control::{LinkConfig, QueueConfig};
+    use apswitch_dataplane::control::{LinkConfig, QueueConfig};
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apswitch::control::Program;
-use apswitch::port::read_pcap;
-use apswitch::state::Shared;
-use apswitch::store::Store;
+use apswitch_core::state::Shared;
+use apswitch_core::store::Store;
+use apswitch_dataplane::control::Program;
+use apswitch_dataplane::port::read_pcap;
 use apswitch_reference::{Output, Reference, Setup};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

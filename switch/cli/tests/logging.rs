@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program `apswitch` and its log: nobody who does not read it stops packets, and packets do not fill it.
 
-#[path = "../../tests/common/namespace.rs"]
+#[path = "../../dataplane/tests/common/namespace.rs"]
 mod namespace;
 
 use std::io::Read;
@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use apswitch::port::{PacketPort, Pool, PortIo};
+use apswitch_core::state::frame::Pool;
+use apswitch_dataplane::port::{PacketPort, PortIo};
 use namespace::{enter, ip, pair};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! See `common::targets::packets`.
+//! See `targets::packets`.
 #![no_main]
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
+#[path = "../../p4runtime/tests/targets/mod.rs"]
+mod targets;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| common::targets::packets(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| targets::packets(input));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! See `common::targets::write`.
+//! See `targets::write`.
 #![no_main]
 
-#[path = "../../tests/common/mod.rs"]
+#[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
+#[path = "../../p4runtime/tests/targets/mod.rs"]
+mod targets;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| common::targets::write(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| targets::write(input));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::load::{Kind, Loader, list, source, text};
 use super::phv::fit;
 use super::program::*;
-use apswitch::program::LoadError;
+use apswitch_core::program::LoadError;
 
 type Result<T> = std::result::Result<T, LoadError>;
 

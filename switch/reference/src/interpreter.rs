@@ -12,9 +12,9 @@ use super::phv::{Bits, Packet, Scope, fit, is_true, low64};
 use super::program::*;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
 use super::tables::{Entries, show as show_key};
-use apswitch::dataplane_ops::{CounterValue, MeterConfig};
-use apswitch::program::{ActionCall, KeyField, Value};
-use apswitch::state::meter::{self, Meter};
+use apswitch_core::dataplane_ops::{CounterValue, MeterConfig};
+use apswitch_core::program::{ActionCall, KeyField, Value};
+use apswitch_core::state::meter::{self, Meter};
 
 /// v1model's port of packets that are dropped.
 pub const DROP_PORT: u64 = 511;

@@ -36,11 +36,13 @@ use self::interpreter::{DROP_PORT, Interpreter};
 use self::packet_trace::{Event, show};
 use self::phv::{Packet, Phv, fit};
 use self::program::{Part, Program as Tree};
-use apswitch::control::{ActionCall, CounterId, EntryAction, ProfileId, RegisterId, ValueSetId};
-use apswitch::dataplane_ops::{CloneSession, CounterValue, Replica};
-use apswitch::port::PortNumber;
-use apswitch::program::{DigestId, EntryKey, LoadError, TableId, Value};
-use apswitch::store::Store;
+use apswitch_core::dataplane_ops::{CloneSession, CounterValue, Replica};
+use apswitch_core::port::PortNumber;
+use apswitch_core::program::{
+    ActionCall, CounterId, DigestId, EntryKey, LoadError, ProfileId, RegisterId, TableId, Value, ValueSetId,
+};
+use apswitch_core::store::Store;
+use apswitch_core::write_api::EntryAction;
 
 /// Values of `instance_type`.
 mod instance {

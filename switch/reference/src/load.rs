@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::hash::Algorithm;
 use super::program::*;
-use apswitch::program::LoadError;
+use apswitch_core::program::LoadError;
 
 type Result<T> = std::result::Result<T, LoadError>;
 

@@ -8,7 +8,7 @@ use super::packet_trace::{Event, Named, show};
 use super::phv::{Bits, Packet, bits_of, fit, is_true, low64};
 use super::program::*;
 use super::tables::matches;
-use apswitch::program::Value;
+use apswitch_core::program::Value;
 
 /// States that a packet passes at most; more is a parser that loops.
 const MAX_STATES: usize = 1024;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use num_bigint::BigUint;
 
-use apswitch::dataplane_ops::{CounterValue, MeterConfig};
-use apswitch::program::{ActionCall, EntryKey, KeyField, Value};
-use apswitch::state::meter::Meter;
+use apswitch_core::dataplane_ops::{CounterValue, MeterConfig};
+use apswitch_core::program::{ActionCall, EntryKey, KeyField, Value};
+use apswitch_core::state::meter::Meter;
 
 #[derive(Clone, Debug)]
 pub struct Entry {

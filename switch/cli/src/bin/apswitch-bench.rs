@@ -8,7 +8,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use apswitch::port::{BATCH, Packet, PacketPort, Pool, PortIo, read_pcap};
+use apswitch_core::state::frame::{Packet, Pool};
+use apswitch_dataplane::port::{BATCH, PacketPort, PortIo, read_pcap};
 use clap::Parser;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
