@@ -146,6 +146,7 @@ NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**
 check-text: develop
 	$(VENV)/shellcheck $(SHELLS)
 	$(VENV)/clang-format --dry-run -Werror $(NATIVE)
+	tools/tidy.sh
 	$(VENV)/oxlint --deny-warnings controller/web
 
 check-rust: system

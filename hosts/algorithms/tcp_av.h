@@ -112,7 +112,7 @@ static __always_inline void av_close_loop(struct av *av, const struct tcp_view *
 	u64 step = error * AV_ONE / target / AV_GAIN_PART;
 
 	if (kbit < target && tcp->cwnd >= av->window)
-		av->gain = smaller(av->gain + step, 2 * AV_ONE);
+		av->gain = smaller(av->gain + step, 2ULL * AV_ONE);
 	else if (kbit >= target && tcp->cwnd == av->window)
 		av->gain = larger(av->gain - step, AV_ONE / 2);
 }
@@ -136,7 +136,7 @@ static __always_inline void av_end_round(struct av *av, struct tcp_view *tcp, u3
 	u64 start = av->round_start, kbit;
 
 	if (lost + delivered)
-		av->loss = (7 * av->loss +
+		av->loss = (7ULL * av->loss +
 			    smaller((u64)lost + marked, (u64)lost + delivered) * AV_ONE / (lost + delivered)) /
 			   8;
 	av_start_round(av, tcp);

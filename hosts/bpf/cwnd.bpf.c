@@ -59,7 +59,7 @@ __u64 refused;
 __u64 waiting;
 
 /* Sets the slow-start threshold, too: below its bound the window grows by slow start. */
-static bool set_clamp(struct tcp_sock *tp, int clamp)
+static bool set_clamp(struct tcp_sock *tp, __u32 clamp)
 {
 	if (bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &clamp, sizeof(clamp)) == 0)
 		return true;

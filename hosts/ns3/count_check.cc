@@ -46,7 +46,7 @@ struct Sent
         }
         again += bytes > 0 && header.GetSequenceNumber() < highest;
         bytes += packet->GetSize();
-        highest = std::max(highest, header.GetSequenceNumber() + packet->GetSize());
+        highest = std::max(highest, header.GetSequenceNumber() + static_cast<int32_t>(packet->GetSize()));
         largestWindow = std::max(largestWindow, window);
     }
 };

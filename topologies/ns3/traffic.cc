@@ -155,7 +155,7 @@ Transfer::Fill(uint32_t stream, Ptr<Socket> socket, uint32_t)
     socket->GetAttribute("SndBufSize", buffer);
     // Linux lets the buffer grow to twice the window (tcp_sndbuf_expand): what has not been sent when the transfer stops
     // is no more than that, where ns-3 would keep a whole buffer to send.
-    const uint64_t room = m_options.window ? buffer.Get() : std::min<uint64_t>(buffer.Get(), 2 * of.window);
+    const uint64_t room = m_options.window ? buffer.Get() : std::min<uint64_t>(buffer.Get(), 2ULL * of.window);
     while (!m_stopped && of.sent < most && socket->GetTxAvailable() > 0)
     {
         const uint64_t held = buffer.Get() - socket->GetTxAvailable();

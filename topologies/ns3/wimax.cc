@@ -205,7 +205,8 @@ wimax_new(uint32_t seed, uint32_t queue, double delay, const char* down, const c
     const auto grant = phy->GetNrBytes(SymbolsUp(phy) - tower->GetRangReqOppSize(), MODULATION);
     auto upward =
         helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_UP, ServiceFlow::SF_TYPE_UGS, IpcsClassifierRecord());
-    upward.SetMinReservedTrafficRate(grant * 8 / phy->GetFrameDuration().GetSeconds());
+    const double rate = grant * 8 / phy->GetFrameDuration().GetSeconds();
+    upward.SetMinReservedTrafficRate(static_cast<uint32_t>(rate));
     radio->AddServiceFlow(upward);
     radio->AddServiceFlow(
         helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_DOWN, ServiceFlow::SF_TYPE_BE, IpcsClassifierRecord()));

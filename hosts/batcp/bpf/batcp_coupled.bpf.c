@@ -129,7 +129,7 @@ u32 BPF_PROG(ssthresh, struct sock *sk)
 
 	/* Half, and up to three quarters the slower it is beside the fastest. */
 	if (hear(sk, &rates) && rates.own)
-		cut = (u64)tp->snd_cwnd * min(rates.most * ONE / rates.own, ONE * 3 / 2) / (2 * ONE);
+		cut = (u64)tp->snd_cwnd * min(rates.most * ONE / rates.own, ONE * 3 / 2) / (2ULL * ONE);
 	return max(tp->snd_cwnd - (u32)cut, 2);
 }
 

@@ -175,8 +175,8 @@ static __always_inline void write_options(struct bpf_sock_ops *ops, bool on)
 {
 	__u32 flags = ops->bpf_sock_ops_cb_flags;
 
-	bpf_sock_ops_cb_flags_set(ops, on ? flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG
-					  : flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	flags = on ? flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG : flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+	bpf_sock_ops_cb_flags_set(ops, (int)flags);
 }
 
 static __always_inline void start_listening(struct bpf_sock_ops *ops)

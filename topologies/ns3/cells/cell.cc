@@ -141,12 +141,12 @@ Cell::Make(Settings& settings)
         throw SettingError("a cell has 1 to 200 stations");
     }
     m_apart = settings.NumberOrNone("apart", MIN_SETTING, MAX_SETTING);
-    m_beyond = settings.Number("beyond", 0, 0, stations);
+    m_beyond = settings.Whole("beyond", 0, 0, stations);
     if (m_beyond >= stations || (m_beyond > 0 && m_apart == 0))
     {
         throw SettingError("stations beyond need a second access point, apart from the first, and one station at that");
     }
-    m_stations.Create(stations);
+    m_stations.Create(static_cast<uint32_t>(stations));
     m_accessPoints.Create(m_apart > 0 ? 2 : 1);
     m_server = CreateObject<Node>();
     MakeRadios(settings);
@@ -161,13 +161,13 @@ Cell::Configure(Settings& settings)
 {
     BeginSimulation(static_cast<uint64_t>(settings.Number("seed", 1, 0, 0x1p53)));
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(settings.Has("ours_radio")));
-    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.Number("segment", 1448, 100, 65000)));
-    uint32_t window = settings.Number("window", 1 << 22, 1000, 1 << 30);
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.Whole("segment", 1448, 100, 65000)));
+    uint32_t window = settings.Whole("window", 1 << 22, 1000, 1 << 30);
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(window));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(window));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Number("initial", 10, 1, MAX_SETTING)));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.Whole("initial", 10, 1, MAX_SETTING)));
     Config::SetDefault("ns3::TcpSocket::DelAckTimeout",
-                       TimeValue(MilliSeconds(settings.Number("delack_ms", 40, 0, MAX_SETTING))));
+                       TimeValue(MilliSeconds(settings.Whole("delack_ms", 40, 0, MAX_SETTING))));
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
     Config::SetDefault("ns3::WifiMacQueue::MaxDelay",
                        TimeValue(Seconds(settings.Number("lifetime", 60, MIN_SETTING, MAX_SETTING))));
@@ -186,7 +186,7 @@ Cell::MakeAir(Settings& settings)
     if (every > 0 && burst > 0)
     {
         m_bursts = CreateObject<BurstLoss>();
-        m_bursts->SetTimes(Seconds(every), MicroSeconds(burst * 1000));
+        m_bursts->SetTimes(Seconds(every), MicroSeconds(static_cast<uint64_t>(burst * 1000)));
         loss->SetNext(m_bursts);
     }
     return air;
@@ -235,7 +235,7 @@ Cell::MakeRadios(Settings& settings)
     };
     Ssid name("cell");
     WifiMacHelper mac;
-    auto retries = UintegerValue(settings.Number("retries", 7, 1, 65535));
+    auto retries = UintegerValue(settings.Whole("retries", 7, 1, 65535));
     const uint32_t here = m_stations.GetN() - m_beyond;
     mac.SetType("ns3::StaWifiMac", "Ssid", SsidValue(name), "FrameRetryLimit", retries);
     for (uint32_t i = 0; i < m_stations.GetN(); i++)
@@ -253,13 +253,13 @@ Cell::MakeRadios(Settings& settings)
         auto of = DynamicCast<WifiNetDevice>(device)->GetMac()->GetTxopQueue(AC_BE_NQOS);
         of->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, packets));
     };
-    uint32_t above = settings.Number("ap_queue", 256, 1, MAX_SETTING);
+    uint32_t above = settings.Whole("ap_queue", 256, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_radios.GetN(); i++)
     {
         queue(m_radios.Get(i), above);
     }
     // Below the host's own queue, as drivers have it.
-    uint32_t below = settings.Number("station_radio", 64, 1, MAX_SETTING);
+    uint32_t below = settings.Whole("station_radio", 64, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_stationRadios.GetN(); i++)
     {
         queue(m_stationRadios.Get(i), below);
@@ -361,7 +361,8 @@ void
 Cell::MakeWire(Settings& settings)
 {
     auto wire = CreateObject<SimpleChannel>();
-    wire->SetAttribute("Delay", TimeValue(MicroSeconds(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500)));
+    wire->SetAttribute(
+        "Delay", TimeValue(MicroSeconds(static_cast<uint64_t>(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500))));
     auto end = [&](Ptr<Node> node) {
         auto device = CreateObject<SimpleNetDevice>();
         device->SetAttribute("DataRate", StringValue("1Gbps"));
@@ -396,7 +397,7 @@ Cell::MakeWire(Settings& settings)
     m_serverAddress = given.GetAddress(m_stations.GetN());
 
     const bool ours = settings.Has("ours_radio");
-    uint32_t held = settings.Number("held", 4, 0, MAX_SETTING);
+    uint32_t held = settings.Whole("held", 4, 0, MAX_SETTING);
     std::string radio = settings.Text("ours_radio", "");
     std::string uplink = settings.Text("ours_uplink", "");
     std::string options = settings.Text("ours_options", "");

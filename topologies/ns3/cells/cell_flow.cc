@@ -34,7 +34,7 @@ CellFlow::CellFlow(
     m_receiver(receiver),
     m_to(to, port),
     m_ecn(settings.Number("ecn", 0) != 0),
-    m_quick(settings.Number("quick_acks", 0, 0, 1e6)),
+    m_quick(settings.Whole("quick_acks", 0, 0, 1e6)),
     m_length(std::trunc(settings.Number("length", 0, 0, 1e9))),
     m_period(settings.Number("period", 10, 0.001, MAX_TIME)),
     m_first(settings.Number("first", send)),
@@ -66,6 +66,7 @@ CellFlow::Schedule()
     {
         Simulator::Schedule(Seconds(send), &CellFlow::Fill, this);
     }
+    // NOLINTNEXTLINE(bugprone-float-loop-counter): results were measured with the times that these sums are.
     for (double at = m_first; !m_endless && at < stop; at += m_period)
     {
         Simulator::Schedule(Seconds(at), &CellFlow::Plan, this, at, static_cast<uint32_t>(m_length));

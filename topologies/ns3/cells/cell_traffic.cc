@@ -28,7 +28,7 @@ constexpr double OFTEN = 1000; // ns between two packets of a stream, at least
 Ptr<Node>
 Cell::Station(Settings& settings, uint32_t& number) const
 {
-    number = settings.Number("station", 1, 1, m_stations.GetN());
+    number = settings.Whole("station", 1, 1, m_stations.GetN());
     return m_stations.Get(number - 1);
 }
 
@@ -80,7 +80,7 @@ Cell::AddStream(Settings& settings)
     bool up = settings.Number("up", 1) != 0;
     auto stream = std::make_unique<CellStream>();
     stream->name = settings.Text("name", "sta" + std::to_string(number));
-    stream->bytes = settings.Number("bytes", 1472, 1, 65000);
+    stream->bytes = settings.Whole("bytes", 1472, 1, 65000);
     stream->every = Seconds(stream->bytes * 8 / (settings.Number("mbps", 10, MIN_SETTING, MAX_SETTING) * 1e6));
     stream->stop = settings.NumberOrNone("stop", MIN_SETTING, MAX_TIME);
     double start = settings.Number("start", 0, 0, MAX_TIME);
@@ -201,7 +201,7 @@ Cell::LookCloser()
         auto state = flow->State();
         if (flow->Begun() && state && flow->SmallestRtt() > 0)
         {
-            double us = state->m_srtt.Get().GetMicroSeconds();
+            auto us = static_cast<uint32_t>(state->m_srtt.Get().GetMicroSeconds());
             Keep(now, "rtt_ms", us / 1e3, 0, flow->name);
             Keep(now, "rtt_ratio", cwnd_ratio(us, flow->SmallestRtt()), 0, flow->name);
             Keep(now, "min_rtt_ms", flow->SmallestRtt() / 1e3, 0, flow->name);

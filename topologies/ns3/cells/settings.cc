@@ -78,6 +78,12 @@ Settings::Number(const std::string& name, double otherwise, double least, double
     return value;
 }
 
+uint32_t
+Settings::Whole(const std::string& name, uint32_t otherwise, double least, double most)
+{
+    return static_cast<uint32_t>(Number(name, otherwise, least, most));
+}
+
 double
 Settings::NumberOrNone(const std::string& name, double least, double most)
 {

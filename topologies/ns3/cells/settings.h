@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,8 @@ class Settings
     double Number(const std::string& name, double otherwise);
     /// From `least` to `most`.
     double Number(const std::string& name, double otherwise, double least, double most);
+    /// The same, without what is behind the point.
+    uint32_t Whole(const std::string& name, uint32_t otherwise, double least, double most);
     /// So, or 0, which it is if it is not given.
     double NumberOrNone(const std::string& name, double least, double most);
     bool Has(const std::string& name) const;
