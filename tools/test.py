@@ -89,7 +89,7 @@ def side_by_side(*rows: Callable[[], object]) -> None:
 
 
 def compile_tests(outcome: Outcome, marks: str) -> None:
-    """Compile before anything else, so that no test waits for a compiler."""
+    """Compile before the tests that run cargo, so that none of them waits for it."""
     call(outcome, *CARGO, "--no-run")
 
 
@@ -156,10 +156,10 @@ CONTENTS = {
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
 STAGES = (
-    (("compile",),),
-    (("check", "controller", "switch"), ("ptf", "rust", "project", "topologies", "hosts", "experiments")),
+    (("compile", "rust", "hosts", "topologies", "experiments"), ("controller", "switch", "check"), ("ptf", "project")),
 )
-"""Stages of `make test`, one after the other; the rows of a stage run at the same time."""
+"""Stages of `make test`, one after the other; the rows of a stage run at the same time. Packet tests wait most of their
+time, so the compiler runs meanwhile; `check` wants cargo's lock, so it comes last."""
 ALL_STAGES = ((("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants"),),)
 """Stages of `make test-all` after those: tests that keep times have the machine for themselves."""
 
