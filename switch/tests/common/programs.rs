@@ -13,7 +13,7 @@ use super::guess::{Seen, action, copies, profiles};
 use super::pair::{PORTS, Pair};
 use super::targets::{Tape, edit, read, without_places};
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 13] = [
     "../p4src/compiled/ap",
     "../checks/conformance/programs/entities",
     "../checks/conformance/programs/externs",
@@ -21,9 +21,7 @@ const PROGRAMS: [&str; 15] = [
     "../checks/conformance/programs/operators",
     "../checks/conformance/programs/parsing",
     "../checks/conformance/programs/types",
-    "testdata/programs/arithmetic",
     "testdata/programs/features",
-    "testdata/programs/kinds",
     "testdata/programs/profiles",
     "testdata/programs/signs",
     "testdata/programs/stacks",
