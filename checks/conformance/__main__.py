@@ -50,7 +50,7 @@ all that the server has seen, and replaces the pipeline and all entries: do not 
 
 Against another one. `--target apswitch --against bmv2` asks no checks: it gives both servers the same programs,
 entries and generated packets, and compares byte for byte what leaves, then every counter. What differs without a known
-reason is kept in out/conformance/differences/, with what apswitch's reference makes of the packet.
+reason is kept in out/conformance/differences-TARGET-OTHER/, with what apswitch's reference makes of the packet.
 
 What it says. pass; fail, with what was seen instead; n/a, with the reason why the question does not arise, as for
 what the specification makes optional. Exit code: 0 no check failed and nothing differs without a reason, 1 at least

@@ -2,20 +2,19 @@
 """Fixtures of the P4Runtime tests: a running switch, its clients and their programs."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from accesspoint.checks.conformance.fixture import PROGRAMS, load
 from accesspoint.checks.harness.apswitch import ROOT, free_address, running, start_switch
 from accesspoint.checks.harness.p4runtime import Client, Program
 
 
 @pytest.fixture(scope="session")
-def kinds() -> Program:
-    """A small program with one of everything: programs/kinds.p4."""
-    programs = Path(__file__).parents[1] / "testdata/programs"
-    return Program(programs / "kinds.json", programs / "kinds.p4info.txtpb")
+def entities() -> Program:
+    """The conformance suite's program with one of everything."""
+    return load(PROGRAMS, "entities")
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +45,8 @@ def connect(address: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def client(connect: Any, kinds: Program) -> Client:
-    """A primary with the program `kinds` running."""
-    client = connect(program=kinds).become_primary()
-    client.push(program=kinds)
+def client(connect: Any, entities: Program) -> Client:
+    """Return a primary with the program `entities` running."""
+    client = connect(program=entities).become_primary()
+    client.push(program=entities)
     return client

@@ -11,15 +11,15 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.harness.apswitch import CPU_PORT
+from accesspoint.checks.conformance.fixture import answer_of, request_frame
 from accesspoint.checks.harness.p4runtime import Client, Program, binary, code, delete, exact, insert, modify, update
 
 OK, EXISTS, MISSING, INVALID = rpc_code.OK, rpc_code.ALREADY_EXISTS, rpc_code.NOT_FOUND, rpc_code.INVALID_ARGUMENT
 ABORTED = rpc_code.ABORTED
-FRAME = bytes.fromhex("0200000000ff 020000000001 1234") + b"payload".ljust(46, b"\0")
-PORT = p4r.PacketMetadata(metadata_id=1, value=binary(CPU_PORT))
-
-ALL_OR_NONE = ("ROLLBACK_ON_ERROR", "DATAPLANE_ATOMIC")
+SEVERAL_TABLES = 26  # request
+A, B = 1, 0x1234
+FRAME = request_frame(bytes(6), SEVERAL_TABLES, A, B)
+BACK = p4r.PacketMetadata(metadata_id=1, value=b"\0")
 
 
 def outcomes(client: Client, atomicity: str, *updates: p4r.Update) -> list[int]:
@@ -42,7 +42,7 @@ def everything(client: Client) -> list[Any]:
 
 
 def exact_entry(client: Client, number: int, **fields: Any) -> p4r.TableEntry:
-    return client.program.entry("exact_table", [exact(1, number), exact(2, 0x0800)], ("count_and_note", 1), **fields)
+    return client.program.entry("exact_table", [exact(1, number), exact(2, 0x0800)], ("count_and_say", 1), **fields)
 
 
 def group(number: int, *ports: int, metadata: bytes = b"") -> p4r.PacketReplicationEngineEntry:
@@ -60,10 +60,10 @@ def one_of_each(client: Client) -> list[p4r.Update]:
     """Updates of every kind to what `state` has written."""
     program = client.program
     meter = {"cir": 9, "cburst": 9, "pir": 9, "pburst": 9}
-    counter = p4r.CounterEntry(counter_id=program.id("counters", "ports"), data={"packet_count": 9, "byte_count": 9})
+    counter = p4r.CounterEntry(counter_id=program.id("counters", "requests"), data={"packet_count": 9, "byte_count": 9})
     rates = p4r.MeterEntry(meter_id=program.id("meters", "rates"), config=meter)
-    register = p4r.RegisterEntry(register_id=program.id("registers", "newest"), data={"bitstring": b"\x09"})
-    digest = p4r.DigestEntry(digest_id=program.id("digests", "seen_digest_t"), config={"max_list_size": 9})
+    register = p4r.RegisterEntry(register_id=program.id("registers", "cells"), data={"bitstring": b"\x09"})
+    digest = p4r.DigestEntry(digest_id=program.id("digests", "source_t"), config={"max_list_size": 9})
     first = p4r.TableEntry(table_id=exact_entry(client, 1).table_id, match=exact_entry(client, 1).match)
     return [
         modify(exact_entry(client, 1, counter_data={"packet_count": 1}, metadata=b"new")),
@@ -71,7 +71,7 @@ def one_of_each(client: Client) -> list[p4r.Update]:
         update("MODIFY", direct_meter_entry={"table_entry": first, "config": meter}),
         delete(exact_entry(client, 2)),
         insert(exact_entry(client, 3)),
-        modify(program.entry("keyless_table", action=("note", 9), is_default_action=True)),
+        modify(program.entry("keyless_table", action=("say", 9), is_default_action=True)),
         update("MODIFY", counter_entry=counter),
         update("MODIFY", meter_entry=rates),
         update("MODIFY", register_entry=register),
@@ -89,7 +89,7 @@ def one_of_each(client: Client) -> list[p4r.Update]:
 def state(client: Client) -> Client:
     meter = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
     resources = {"meter_config": meter, "counter_data": {"packet_count": 5, "byte_count": 6}, "metadata": b"old"}
-    digest = p4r.DigestEntry(digest_id=client.program.id("digests", "seen_digest_t"), config={"max_list_size": 3})
+    digest = p4r.DigestEntry(digest_id=client.program.id("digests", "source_t"), config={"max_list_size": 3})
     client.write(
         insert(exact_entry(client, 1, **resources)),
         insert(exact_entry(client, 2, **resources)),
@@ -120,19 +120,6 @@ def test_a_batch_that_fails_leaves_no_trace(state: Client) -> None:
     assert everything(state) == after
 
 
-def test_packets_are_treated_as_before_a_batch_that_fails(client: Client) -> None:
-    entry = client.program.entry("exact_table", [exact(1, 0x020000000001), exact(2, 0x1234)], ("count_and_note", 1))
-    other = client.program.entry("lpm_table", [], ("note", 0x40))
-    client.write(insert(entry))
-    for atomicity in ALL_OR_NONE:
-        failing = [delete(entry), insert(other), insert(other)]
-        assert outcomes(client, atomicity, *failing) == [ABORTED, ABORTED, EXISTS]
-        client.send(packet=p4r.PacketOut(payload=FRAME, metadata=[PORT]))
-        assert client.receive("packet").metadata[2].value == binary(1)
-    found = client.read(direct_counter_entry=p4r.DirectCounterEntry(table_entry={"table_id": entry.table_id}))
-    assert found[0].data.packet_count == len(ALL_OR_NONE)
-
-
 def test_a_long_batch_is_taken_back_as_a_whole(client: Client, access_point: Program) -> None:
     client.push(program=access_point)
     match = [[exact(1, number), *(exact(field, 1) for field in range(2, 10))] for number in range(20_000)]
@@ -147,8 +134,8 @@ def test_a_long_batch_is_taken_back_as_a_whole(client: Client, access_point: Pro
 
 def test_what_cannot_be_atomic_is_refused(client: Client) -> None:
     """A clone session is used after ingress and after egress, and a register wherever the program says."""
-    entry = insert(client.program.entry("lpm_table", [], ("note", 1)))
-    number = client.program.id("registers", "newest")
+    entry = insert(client.program.entry("lpm_table", [], ("say", 1)))
+    number = client.program.id("registers", "cells")
     register = p4r.RegisterEntry(register_id=number, index={"index": 0}, data={"bitstring": b"\1"})
     for other in (
         update("INSERT", packet_replication_engine_entry=session(1, 1)),
@@ -166,20 +153,21 @@ def test_what_cannot_be_atomic_is_refused(client: Client) -> None:
 
 
 class Packets:
-    """Packets of a primary of another role, on their way all the time; what each of them met is its `seen`."""
+    """Packets of a primary of another role, on their way all the time. seen: the answer of each: hit and value."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._send)
-        self.seen: list[int] = []
+        self.seen: list[tuple[int, int]] = []
 
     def _send(self) -> None:
         while not self.stopping.is_set():
             for _ in range(20):
-                self.client.send(packet=p4r.PacketOut(payload=FRAME, metadata=[PORT]))
+                self.client.send(packet=p4r.PacketOut(payload=FRAME, metadata=[BACK]))
             for _ in range(20):
-                self.seen.append(int.from_bytes(self.client.receive("packet").metadata[2].value, "big"))
+                answer = answer_of(0, self.client.receive("packet").payload)
+                self.seen.append((answer.hit, answer.value))
 
     def __enter__(self) -> "Packets":
         self.thread.start()
@@ -192,44 +180,44 @@ class Packets:
 
 def test_packets_meet_all_of_an_atomic_batch_or_none(client: Client, connect: Any) -> None:
     program = client.program
-    filler = [program.entry("ternary_table", [exact(2, number)], ("note", 0), priority=1) for number in range(8)]
+    filler = [program.entry("ternary_table", [exact(2, number)], ("say", 0), priority=1) for number in range(8)]
 
     def batch(low: int, high: int) -> list[p4r.Update]:
         # The updates between the two are more than the packet thread does between two polls of its ports.
-        first = program.entry("lpm_table", [], ("note", low))
-        last = program.entry("keyless_table", action=("note", high), is_default_action=True)
+        first = program.entry("lpm_table", [], ("say_both", 0, low))
+        last = program.entry("keyless_table", action=("say", high), is_default_action=True)
         return [modify(first), *(modify(entry) for entry in filler * 40), modify(last)]
 
     states = [batch(0x01, 0x10), batch(0x02, 0x20)]
-    client.write(*map(insert, filler), insert(program.entry("lpm_table", [], ("note", 0))))
+    client.write(*map(insert, filler), insert(program.entry("lpm_table", [], ("say", 0))))
     client.write(*states[0])
     with Packets(connect(program=program, role="packets").become_primary()) as packets:
         for number in range(60):
             client.write(*states[number % 2], atomicity="DATAPLANE_ATOMIC")
-    assert set(packets.seen) == {0x11, 0x22}
+    assert set(packets.seen) == {(0x01, 0x10), (0x02, 0x20)}
 
 
 def test_packets_never_meet_an_empty_table_while_the_program_is_exchanged(client: Client, connect: Any) -> None:
     program = client.program
-    entry = program.entry("exact_table", [exact(1, 0x020000000001), exact(2, 0x1234)], ("count_and_note", 1))
-    client.write(insert(entry), modify(program.entry("keyless_table", action=("note", 0x40), is_default_action=True)))
+    entry = program.entry("exact_table", [exact(1, A), exact(2, B)], ("count_and_say", 1))
+    client.write(insert(entry), modify(program.entry("keyless_table", action=("say", 0x40), is_default_action=True)))
     document = json.loads(program.device_config)
     with Packets(connect(program=program, role="packets").become_primary()) as packets:
         for number in range(5):
             document["program"] = f"{number}.p4"
             client.push("RECONCILE_AND_COMMIT", program, p4_device_config=json.dumps(document).encode())
-    assert set(packets.seen) == {0x41}
+    assert set(packets.seen) == {(1, 0x40)}
     (found,) = client.read(direct_counter_entry=p4r.DirectCounterEntry(table_entry={"table_id": entry.table_id}))
     assert found.data.packet_count == len(packets.seen), "no count is lost either"
-    ports = p4r.CounterEntry(counter_id=program.id("counters", "ports"), index={"index": 0x1234 & 7})
+    ports = p4r.CounterEntry(counter_id=program.id("counters", "requests"), index={"index": A})
     assert client.read(counter_entry=ports)[0].data.packet_count == len(packets.seen)
 
 
 def test_reconcile_keeps_what_fits_another_p4info(client: Client) -> None:
     """A table and a counter less, another size: entries of the others stay, and what would be lost is named."""
     program = client.program
-    kept = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1), metadata=b"kept")
-    lost = program.entry("lpm_table", [], ("note", 1))
+    kept = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 1), metadata=b"kept")
+    lost = program.entry("lpm_table", [], ("say", 1))
     client.write(insert(kept), insert(lost))
     document = json.loads(program.device_config)
     p4info = type(program.p4info)()
@@ -251,4 +239,4 @@ def test_reconcile_keeps_what_fits_another_p4info(client: Client) -> None:
     client.push("RECONCILE_AND_COMMIT", program, **config)
     assert client.pipeline().config.p4info == p4info
     assert client.read(table_entry=p4r.TableEntry(table_id=kept.table_id)) == [kept]
-    assert client.outcomes(insert(program.entry("lpm_table", [exact(1, 5)], ("note", 1)))) == [OK]
+    assert client.outcomes(insert(program.entry("lpm_table", [exact(1, 5)], ("say", 1)))) == [OK]

@@ -86,7 +86,7 @@ def test_connections_are_counted(client: Client, address: str) -> None:
 
 
 def test_a_message_has_an_end(client: Client) -> None:
-    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(MAX_REQUEST_BYTES + 1))
+    entry = client.program.entry("lpm_table", [], ("say", 1), metadata=bytes(MAX_REQUEST_BYTES + 1))
     with pytest.raises(grpc.RpcError) as failure:
         client.write(insert(entry))
     assert code(failure) == EXHAUSTED
@@ -112,9 +112,9 @@ def test_what_is_kept_for_clients_has_an_end(client: Client) -> None:
         return update("INSERT", packet_replication_engine_entry=replication)
 
     long = bytes(5000)
-    keyless = client.program.entry("keyless_table", action=("note", 1), is_default_action=True, metadata=long)
+    keyless = client.program.entry("keyless_table", action=("say", 1), is_default_action=True, metadata=long)
     assert client.outcomes(
-        insert(client.program.entry("lpm_table", [], ("note", 1), metadata=long)),
+        insert(client.program.entry("lpm_table", [], ("say", 1), metadata=long)),
         modify(keyless),
         group(1, 1, long),
         group(1, 4097),
@@ -147,12 +147,12 @@ def test_a_pipeline_that_no_memory_holds_is_refused(client: Client) -> None:
 
 def test_arrays_are_counted_in_bytes(client: Client) -> None:
     document = json.loads(client.program.device_config)
-    wide = next(array for array in document["register_arrays"] if array["name"].endswith("newest"))
+    wide = next(array for array in document["register_arrays"] if array["name"].endswith("cells"))
     for size, width, fits in ((1 << 24, 2048, False), (1 << 21, 2048, False), (1 << 19, 2048, True)):
         wide["size"], wide["bitwidth"] = size, width
         p4info = type(client.program.p4info)()
         p4info.CopyFrom(client.program.p4info)
-        register = next(register for register in p4info.registers if register.preamble.alias == "newest")
+        register = next(register for register in p4info.registers if register.preamble.alias == "cells")
         register.size = size
         register.type_spec.bitstring.bit.bitwidth = width
         config = {"p4info": p4info, "p4_device_config": json.dumps(document).encode()}
@@ -165,7 +165,7 @@ def test_arrays_are_counted_in_bytes(client: Client) -> None:
                 client.push(action, **config)
             assert code(failure) == grpc.StatusCode.INVALID_ARGUMENT
             failures.append(failure.value.details())
-        assert failures[0] == failures[1] and f"newest` takes {size * width // 8} bytes" in failures[0]
+        assert failures[0] == failures[1] and f"cells` takes {size * width // 8} bytes" in failures[0]
 
 
 class Small:
@@ -252,7 +252,7 @@ def test_a_pipeline_is_made_ready_beside_what_others_ask(access_point: Program) 
 
 
 def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
-    entry = client.program.entry("lpm_table", [], ("note", 1), metadata=bytes(60 << 20))
+    entry = client.program.entry("lpm_table", [], ("say", 1), metadata=bytes(60 << 20))
     request = p4r.WriteRequest(device_id=1, election_id={"low": 99}, updates=[insert(entry)])
     refused = 0
     with contextlib.ExitStack() as stack:
@@ -326,13 +326,13 @@ def test_packets_go_before_requests() -> None:
         assert nice["packets"] == max(-20, before - 10) and nice["apswitch"] >= min(19, before + 5), nice
 
 
-def test_a_client_that_floods_and_dies_harms_no_other(kinds: Program) -> None:
+def test_a_client_that_floods_and_dies_harms_no_other(entities: Program) -> None:
     address = free_address()
     switch = start_switch(address)
     with running(address, switch):
-        client = Client(address, program=kinds).become_primary()
-        client.push(program=kinds)
-        entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
+        client = Client(address, program=entities).become_primary()
+        client.push(program=entities)
+        entry = entities.entry("keyless_table", action=("say", 3), is_default_action=True)
         before = resident(switch)
         command = [sys.executable, str(Path(__file__).parent / "flood_client.py"), address]
         flood = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -350,7 +350,7 @@ def test_a_client_that_floods_and_dies_harms_no_other(kinds: Program) -> None:
             flood.kill()
             flood.communicate()
         assert resident(switch) - before < 200 << 20
-        late: Any = Client(address, program=kinds, role="flood")
+        late: Any = Client(address, program=entities, role="flood")
         while True:  # until the switch has noticed that its predecessor is gone
             late.arbitrate(2)
             if late.status() == (OK, 2):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipeline configs, the command line's address, and finsy (P4Runtime 1.4, "SetForwardingPipelineConfig RPC")."""
+"""Pipeline configs that apswitch refuses, saves and reconciles, the command line's address, and finsy.
+
+`checks/conformance` asks what the specification says of SetForwardingPipelineConfig.
+"""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,6 +15,8 @@ import grpc
 import pytest
 from finsy.proto import p4i, p4r
 
+from accesspoint.checks.conformance.checks.digests import DIGEST
+from accesspoint.checks.conformance.fixture import PROGRAMS, request_frame
 from accesspoint.checks.harness.apswitch import ROOT, start_switch
 from accesspoint.checks.harness.p4runtime import WAIT, Client, Program, code, exact, insert
 
@@ -27,7 +31,7 @@ def entries(client: Client) -> list[p4r.TableEntry]:
 def marked(client: Client) -> Client:
     """A client whose pipeline has a cookie and one entry, by which a test sees that they were kept."""
     client.push(program=client.program, cookie=42)
-    client.write(insert(client.program.entry("optional_table", [], ("note", 1), priority=1)))
+    client.write(insert(client.program.entry("optional_table", [], ("say", 1), priority=1)))
     return client
 
 
@@ -35,27 +39,8 @@ def is_kept(client: Client) -> bool:
     return client.pipeline().config.cookie.cookie == 42 and len(entries(client)) == 1
 
 
-def test_a_pipeline_is_returned_as_it_was_set(client: Client, kinds: Program, connect: Any) -> None:
-    client.push(program=kinds, cookie=42)
-    config = connect().pipeline().config
-    assert config.p4info == kinds.p4info
-    assert config.p4_device_config == kinds.device_config
-    assert config.cookie.cookie == 42
-    for response_type, fields in [
-        ("COOKIE_ONLY", {"cookie"}),
-        ("P4INFO_AND_COOKIE", {"cookie", "p4info"}),
-        ("DEVICE_CONFIG_AND_COOKIE", {"cookie", "p4_device_config"}),
-    ]:
-        assert {field.name for field, _ in client.pipeline(response_type).config.ListFields()} == fields
-
-
-def test_no_pipeline_is_no_config(connect: Any) -> None:
-    assert not connect().pipeline().HasField("config")
-    assert connect().stub.Capabilities(p4r.CapabilitiesRequest()).p4runtime_api_version == "1.5.0"
-
-
 def edited(change: Callable[[Any], Any]) -> Callable[[Program], dict[str, Any]]:
-    """The kinds program with an edited P4Info."""
+    """The program with an edited P4Info."""
 
     def config(program: Program) -> dict[str, Any]:
         p4info = p4i.P4Info()
@@ -68,6 +53,10 @@ def edited(change: Callable[[Any], Any]) -> Callable[[Program], dict[str, Any]]:
 
 def table(p4info: Any, name: str) -> Any:
     return next(t for t in p4info.tables if t.preamble.alias == name)
+
+
+def action(p4info: Any, name: str) -> Any:
+    return next(a for a in p4info.actions if a.preamble.alias == name)
 
 
 @pytest.mark.parametrize(
@@ -90,30 +79,30 @@ def table(p4info: Any, name: str) -> Any:
             "table id",
         ),
         (
-            edited(lambda p4info: setattr(table(p4info, "exact_table").match_fields[0], "bitwidth", 47)),
-            "hdr.ethernet.src_addr",
+            edited(lambda p4info: setattr(table(p4info, "exact_table").match_fields[0], "bitwidth", 7)),
+            "hdr.request.a",
         ),
         (
             edited(lambda p4info: setattr(table(p4info, "lpm_table").match_fields[0], "match_type", 2)),
-            "hdr.ethernet.dst_addr",
+            "hdr.request.c",
         ),
         (edited(lambda p4info: table(p4info, "exact_table").match_fields.pop()), "exact_table"),
         (edited(lambda p4info: setattr(table(p4info, "exact_table"), "size", 5)), "exact_table"),
         (edited(lambda p4info: table(p4info, "exact_table").action_refs.add(id=99)), "exact_table"),
         (edited(lambda p4info: table(p4info, "lpm_table").direct_resource_ids.append(99)), "lpm_table"),
         (edited(lambda p4info: setattr(table(p4info, "lpm_table"), "idle_timeout_behavior", 1)), "lpm_table"),
-        (edited(lambda p4info: setattr(p4info.actions[1].params[0], "bitwidth", 8)), "bits"),
-        (edited(lambda p4info: setattr(p4info.actions[1].preamble, "name", "x")), "action x"),
-        (edited(lambda p4info: setattr(p4info.counters[0], "size", 9)), "KindsIngress.ports"),
-        (edited(lambda p4info: setattr(p4info.meters[0].spec, "unit", 1)), "KindsIngress.rates"),
+        (edited(lambda p4info: setattr(action(p4info, "say").params[0], "bitwidth", 8)), "value"),
+        (edited(lambda p4info: setattr(action(p4info, "say").preamble, "name", "x")), "action x"),
+        (edited(lambda p4info: setattr(p4info.counters[0], "size", 9)), "EntitiesIngress.requests"),
+        (edited(lambda p4info: setattr(p4info.meters[0].spec, "unit", 1)), "EntitiesIngress.rates"),
         (
             edited(lambda p4info: setattr(p4info.registers[0].type_spec.bitstring.bit, "bitwidth", 9)),
-            "KindsIngress.newest",
+            "EntitiesIngress.cells",
         ),
-        (edited(lambda p4info: setattr(p4info.registers[0], "size", 9)), "KindsIngress.newest"),
+        (edited(lambda p4info: setattr(p4info.registers[0], "size", 9)), "EntitiesIngress.cells"),
         (edited(lambda p4info: setattr(p4info.digests[0].preamble, "name", "x")), "digest x"),
-        (edited(lambda p4info: p4info.type_info.structs["seen_digest_t"].members.pop()), "seen_digest_t"),
-        (edited(lambda p4info: p4info.type_info.structs.clear()), "seen_digest_t"),
+        (edited(lambda p4info: p4info.type_info.structs["source_t"].members.pop()), "source_t"),
+        (edited(lambda p4info: p4info.type_info.structs.clear()), "source_t"),
         (
             edited(lambda p4info: setattr(p4info.controller_packet_metadata[1].metadata[0], "bitwidth", 10)),
             "packet_out",
@@ -150,11 +139,6 @@ def test_random_configs_never_harm(marked: Client) -> None:
     assert is_kept(marked)
 
 
-def test_verify_changes_nothing(marked: Client, access_point: Program) -> None:
-    marked.push("VERIFY", access_point)
-    assert is_kept(marked)
-
-
 def test_saved_and_committed(marked: Client, access_point: Program) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         marked.push("COMMIT")
@@ -175,7 +159,7 @@ def test_saved_and_committed(marked: Client, access_point: Program) -> None:
     ]
     marked.write(*(p4r.Update(type="INSERT", entity=p4r.Entity(**entity)) for entity in written))
     assert entries(marked) == [forward]
-    assert marked.outcomes(insert(marked.program.entry("optional_table", [], ("note", 1), priority=2))) == [
+    assert marked.outcomes(insert(marked.program.entry("optional_table", [], ("say", 1), priority=2))) == [
         grpc.StatusCode.INVALID_ARGUMENT.value[0]
     ]
     marked.push("COMMIT")
@@ -197,63 +181,12 @@ def test_what_is_saved_is_gone_when_something_else_is_committed(marked: Client, 
     assert code(failure) == grpc.StatusCode.NOT_FOUND
 
 
-def test_commit_starts_with_nothing(marked: Client) -> None:
-    marked.push(program=marked.program)
-    assert entries(marked) == []
-    with pytest.raises(grpc.RpcError) as failure:
-        marked.push("UNSPECIFIED", marked.program)
-    assert code(failure) == INVALID
-
-
-def test_reconcile_keeps_the_state_under_an_unchanged_p4info(marked: Client, access_point: Program) -> None:
-    program = marked.program
-    meter = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
-    number = program.id("digests", "seen_digest_t")
-    flood = p4r.MulticastGroupEntry(multicast_group_id=1, replicas=[p4r.Replica(port=b"\1")], metadata=b"m")
-    resources = {"meter_config": meter, "counter_data": {"packet_count": 5, "byte_count": 6}, "idle_timeout_ns": 10**12}
-    entry = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1), **resources)
-    kept: list[dict[str, Any]] = [
-        {"table_entry": entry},
-        {"packet_replication_engine_entry": p4r.PacketReplicationEngineEntry(multicast_group_entry=flood)},
-        {"digest_entry": p4r.DigestEntry(digest_id=number, config={"max_list_size": 3})},
-    ]
-    marked.write(*(p4r.Update(type="INSERT", entity=p4r.Entity(**entity)) for entity in kept))
-    default = program.entry("keyless_table", action=("note", 3), is_default_action=True)
-    register = p4r.RegisterEntry(
-        register_id=program.id("registers", "newest"), index={"index": 2}, data={"bitstring": b"\7"}
-    )
-    marked.write(
-        p4r.Update(type="MODIFY", entity=p4r.Entity(table_entry=default)),
-        p4r.Update(type="MODIFY", entity=p4r.Entity(register_entry=register)),
-    )
-
-    document = json.loads(program.device_config)
-    document["program"] = "another.p4"
-    changed = json.dumps(document).encode()
-    marked.push("RECONCILE_AND_COMMIT", program, cookie=44, p4_device_config=changed)
-    assert marked.pipeline().config.p4_device_config == changed
-    assert marked.pipeline().config.cookie.cookie == 44
-    wanted = p4r.TableEntry(table_id=program.id("tables", "exact_table"), meter_config={}, counter_data={})
-    assert marked.read(table_entry=wanted) == [entry]
-    assert marked.read(digest_entry=p4r.DigestEntry()) == [kept[2]["digest_entry"]]
-    assert marked.read(table_entry=p4r.TableEntry(table_id=default.table_id, is_default_action=True)) == [default]
-    assert marked.read(register_entry=register) == [register]
-    any_group = p4r.PacketReplicationEngineEntry(multicast_group_entry={})
-    assert marked.read(packet_replication_engine_entry=any_group) == [kept[1]["packet_replication_engine_entry"]]
-
-    before = entries(marked)
-    with pytest.raises(grpc.RpcError) as failure:
-        marked.push("RECONCILE_AND_COMMIT", access_point)
-    assert code(failure) == INVALID
-    assert entries(marked) == before
-
-
-def test_a_wrapped_device_config_is_understood(client: Client, kinds: Program) -> None:
-    length, varint = len(kinds.device_config), b""
+def test_a_wrapped_device_config_is_understood(client: Client, entities: Program) -> None:
+    length, varint = len(entities.device_config), b""
     while length:
         varint += bytes([length & 0x7F | (0x80 if length > 0x7F else 0)])
         length >>= 7
-    client.push(program=kinds, p4_device_config=b"\x1a" + varint + kinds.device_config)
+    client.push(program=entities, p4_device_config=b"\x1a" + varint + entities.device_config)
 
 
 def test_a_taken_port_is_one_clear_line() -> None:
@@ -311,19 +244,18 @@ async def test_finsy_drives_the_access_point(address: str) -> None:
 
 
 async def test_finsy_reads_packets_and_digests(address: str) -> None:
-    frame = bytes(12) + b"\x12\x34" + bytes(46)
+    frame = request_frame(bytes(6), DIGEST, 1, 2, 3)
 
     async def work(switch: fy.Switch) -> tuple[Any, Any]:
-        await switch.insert([fy.P4DigestEntry("seen_digest_t", max_list_size=1)])
-        await switch.modify([fy.P4TableEntry("exact_table", is_default_action=True, action=fy.Action("send_digest"))])
+        await switch.insert([fy.P4DigestEntry("source_t", max_list_size=1)])
         packet = asyncio.ensure_future(anext(switch.read_packets()))
-        digest = asyncio.ensure_future(anext(switch.read_digests("seen_digest_t")))
+        digest = asyncio.ensure_future(anext(switch.read_digests("source_t")))
         await asyncio.sleep(0)  # both listen now
-        await switch.write(fy.P4PacketOut(frame, egress_port=510, pad=0))
+        await switch.write(fy.P4PacketOut(frame, egress_port=0, pad=0))
         await switch.write((await digest).ack())
         return await packet, await digest
 
-    packet, digest = await with_finsy(address, Path(__file__).parents[1] / "testdata/programs/kinds.p4info.txtpb", work)
-    assert packet.payload == frame
+    packet, digest = await with_finsy(address, PROGRAMS / "entities.p4info.txtpb", work)
+    assert packet.payload.endswith(frame[14:])
     assert packet["ingress_port"] == 510
-    assert [dict(data) for data in digest] == [{"src_addr": 0, "egress_port": 510}]
+    assert [dict(data) for data in digest] == [{"a": 1, "b": 2, "c": 3}]

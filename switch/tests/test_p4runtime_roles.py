@@ -2,7 +2,6 @@
 """Roles and their configurations (P4Runtime 1.4, "Role Config"), in Stratum's scheme, which is finsy's."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import finsy as fy
@@ -11,11 +10,13 @@ import pytest
 from finsy.proto import p4r, rpc_code, stratum
 from google.protobuf import any_pb2
 
-from accesspoint.checks.harness.apswitch import CPU_PORT
+from accesspoint.checks.conformance.checks.digests import DIGEST
+from accesspoint.checks.conformance.fixture import PROGRAMS, request_frame
 from accesspoint.checks.harness.p4runtime import Client, Program, binary, code, delete, exact, insert, modify, update
 
 OK, DENIED = rpc_code.OK, rpc_code.PERMISSION_DENIED
-FRAME = bytes.fromhex("0200000000ff 020000000001 1234") + b"payload".ljust(46, b"\0")
+REASON = 0x40  # of a packet-in: the request's `a`
+FRAME = request_frame(bytes(6), DIGEST, REASON)
 
 
 def packed(config: Any) -> any_pb2.Any:
@@ -38,11 +39,11 @@ def role(connect: Any, program: Program, name: str, election_id: int = 1, **conf
 def test_a_role_writes_and_reads_what_is_its(client: Client, connect: Any) -> None:
     program = client.program
     tables = {name: program.id("tables", name) for name in ("exact_table", "lpm_table", "optional_table")}
-    ports = program.id("counters", "ports")
+    ports = program.id("counters", "requests")
     left = role(connect, program, "left", exclusive_p4_ids=[tables["exact_table"]], shared_p4_ids=[ports])
     right = role(connect, program, "right", shared_p4_ids=[tables["lpm_table"], ports])
-    mine = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1))
-    theirs = program.entry("lpm_table", [], ("note", 1))
+    mine = program.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 1))
+    theirs = program.entry("lpm_table", [], ("say", 1))
     counter = p4r.CounterEntry(counter_id=ports, index={"index": 1}, data={"packet_count": 3})
     group = p4r.PacketReplicationEngineEntry(multicast_group_entry={"multicast_group_id": 1})
     direct = p4r.DirectCounterEntry(table_entry=mine, data={"packet_count": 1})
@@ -51,7 +52,7 @@ def test_a_role_writes_and_reads_what_is_its(client: Client, connect: Any) -> No
         insert(theirs),
         update("MODIFY", counter_entry=counter),
         update("INSERT", packet_replication_engine_entry=group),
-        modify(program.entry("keyless_table", action=("note", 1), is_default_action=True)),
+        modify(program.entry("keyless_table", action=("say", 1), is_default_action=True)),
     ]
     assert left.outcomes(*batch) == [OK, DENIED, OK, DENIED, DENIED]
     assert left.outcomes(*batch[:2], atomicity="ROLLBACK_ON_ERROR") == [rpc_code.ABORTED, DENIED]
@@ -100,9 +101,10 @@ def test_what_is_exclusive_is_no_other_roles(client: Client, connect: Any) -> No
             assert failure.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_the_default_role_has_no_configuration(connect: Any) -> None:
+@pytest.mark.parametrize("role", [{"config": packed(stratum.P4RoleConfig())}, {"id": 1}])
+def test_default_role_with_configuration_or_id_is_refused(connect: Any, role: Any) -> None:
     client = connect()
-    client.arbitrate(1, role={"config": packed(stratum.P4RoleConfig())})
+    client.arbitrate(1, role=role)
     with pytest.raises(grpc.RpcError) as failure:
         client.receive("arbitration")
     assert code(failure) == grpc.StatusCode.INVALID_ARGUMENT
@@ -110,7 +112,7 @@ def test_the_default_role_has_no_configuration(connect: Any) -> None:
 
 def test_a_new_configuration_comes_from_the_primary(client: Client, connect: Any) -> None:
     table = client.program.id("tables", "lpm_table")
-    entry = client.program.entry("lpm_table", [], ("note", 1))
+    entry = client.program.entry("lpm_table", [], ("say", 1))
     primary = role(connect, client.program, "r", election_id=5)
     assert primary.outcomes(insert(entry)) == [DENIED]
     backup = connect(program=client.program, role="r")
@@ -134,33 +136,29 @@ def test_only_a_role_that_may_sets_the_pipeline(client: Client, connect: Any) ->
 
 
 def packet_out(client: Client) -> None:
-    client.send(
-        packet=p4r.PacketOut(payload=FRAME, metadata=[p4r.PacketMetadata(metadata_id=1, value=binary(CPU_PORT))])
-    )
+    client.send(packet=p4r.PacketOut(payload=FRAME, metadata=[p4r.PacketMetadata(metadata_id=1, value=b"\0")]))
 
 
 def test_packets_go_to_the_roles_that_want_them(client: Client, connect: Any) -> None:
-    client.write(insert(client.program.entry("lpm_table", [], ("note", 0x40))))
     wants = role(connect, client.program, "wants", receives_packet_ins=True)
-    seen = stratum.P4RoleConfig.PacketFilter(metadata_id=3, value=b"\0\x40")
+    seen = stratum.P4RoleConfig.PacketFilter(metadata_id=2, value=b"\0" + binary(REASON))
     fits = role(connect, client.program, "fits", receives_packet_ins=True, packet_in_filter=seen)
-    other = stratum.P4RoleConfig.PacketFilter(metadata_id=3, value=b"\x41")
+    other = stratum.P4RoleConfig.PacketFilter(metadata_id=2, value=binary(REASON + 1))
     no_fit = role(connect, client.program, "no fit", receives_packet_ins=True, packet_in_filter=other)
     deaf = role(connect, client.program, "deaf")
     packet_out(deaf)
     for receiver in (client, wants, fits):
-        assert receiver.receive("packet").payload == FRAME
+        assert receiver.receive("packet").payload.endswith(FRAME[14:])
     assert no_fit.receives_nothing() and deaf.received.empty()
 
 
 def test_digests_and_idle_entries_go_to_the_roles_that_have_them(client: Client, connect: Any) -> None:
     program = client.program
-    digest, table = program.id("digests", "seen_digest_t"), program.id("tables", "exact_table")
+    digest, table = program.id("digests", "source_t"), program.id("tables", "exact_table")
     learner = role(connect, program, "learner", exclusive_p4_ids=[digest])
     owner = role(connect, program, "owner", exclusive_p4_ids=[table])
     learner.write(update("INSERT", digest_entry=p4r.DigestEntry(digest_id=digest, config={"max_list_size": 1})))
-    owner.write(modify(program.entry("exact_table", action=("send_digest",), is_default_action=True)))
-    idle = program.entry("exact_table", [exact(1, 7), exact(2, 7)], ("count_and_note", 1), idle_timeout_ns=10**8)
+    idle = program.entry("exact_table", [exact(1, 7), exact(2, 7)], ("count_and_say", 1), idle_timeout_ns=10**8)
     owner.write(insert(idle))
     packet_out(client)
     assert learner.receive("digest").digest_id == digest
@@ -176,7 +174,7 @@ async def test_finsy_takes_a_role(client: Client, address: str) -> None:
 
     async def ready(switch: fy.Switch) -> None:
         try:
-            await switch.insert([fy.P4TableEntry("lpm_table", match=None, action=fy.Action("note", bits=1))])
+            await switch.insert([fy.P4TableEntry("lpm_table", match=None, action=fy.Action("say", value=1))])
             with pytest.raises(fy.P4ClientError) as failure:
                 await switch.insert([fy.P4MulticastGroupEntry(1, replicas=(1,))])
             done.set_result(failure.value.details[0].canonical_code)
@@ -184,7 +182,7 @@ async def test_finsy_takes_a_role(client: Client, address: str) -> None:
             done.set_exception(failure)
 
     options = fy.SwitchOptions(
-        p4info=Path(__file__).parents[1] / "testdata/programs/kinds.p4info.txtpb",
+        p4info=PROGRAMS / "entities.p4info.txtpb",
         ready_handler=ready,
         role_name="left",
         role_config=config,

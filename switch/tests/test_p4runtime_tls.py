@@ -105,7 +105,7 @@ def claim(client: Client, election_id: int) -> None:
 
 
 @needs_openssl
-def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, kinds: Program) -> None:
+def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, entities: Program) -> None:
     ok, denied = grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED
     rules = ["client=default-role,gnmi-set", "monitor=read", "qos=role:qos", "nobody="]
     options = [option for rule in rules for option in ("--allow", rule)]
@@ -118,13 +118,13 @@ def test_a_certificate_s_name_says_what_its_client_may_do(authority: Authority, 
         "stranger": [denied, denied, denied, denied, denied],
     }
     with switch(*server_options(authority), "--tls-client-ca", str(authority.ca), *options) as address:
-        primary = Client(address, credentials=credentials(authority, authority), program=kinds).become_primary()
-        primary.push(program=kinds)
+        primary = Client(address, credentials=credentials(authority, authority), program=entities).become_primary()
+        primary.push(program=entities)
         for name, codes in wanted.items():
             shown = credentials(authority, authority, name)
             # A client that knows the primary's election id is not the primary yet.
-            entry = kinds.entry("keyless_table", action=("note", 3), is_default_action=True)
-            thief = Client(address, credentials=shown, program=kinds, election_id=1)
+            entry = entities.entry("keyless_table", action=("say", 3), is_default_action=True)
+            thief = Client(address, credentials=shown, program=entities, election_id=1)
             assert code_of(partial(thief.write, modify(entry))) == codes[0]
             thief.close()
             clients = [Client(address, credentials=shown, role=role) for role in ("", "qos")]
@@ -176,7 +176,7 @@ def test_new_certificates_are_taken_over_while_it_serves(authority: Authority, t
         before.close()
 
 
-def test_health_and_reflection(kinds: Program) -> None:
+def test_health_and_reflection(entities: Program) -> None:
     with switch() as address, grpc.insecure_channel(address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
         for service in (b"", b"p4.v1.P4Runtime", b"gnmi.gNMI"):
@@ -192,12 +192,12 @@ def test_health_and_reflection(kinds: Program) -> None:
             assert b"p4/v1/p4runtime.proto" in file and b"updates" in file
 
 
-def test_a_packet_out_without_a_cpu_port_is_refused(kinds: Program) -> None:
+def test_a_packet_out_without_a_cpu_port_is_refused(entities: Program) -> None:
     address = free_address()
     command = [str(BINARY), "--no-p4", "--grpc-server-addr", address]
     with running(address, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)):
-        client = Client(address, program=kinds).become_primary()
-        client.push(program=kinds)
+        client = Client(address, program=entities).become_primary()
+        client.push(program=entities)
         client.send(packet=p4r.PacketOut(payload=b"frame", metadata=[p4r.PacketMetadata(metadata_id=1, value=b"\1")]))
         error = client.receive("error")
         assert error.canonical_code == rpc_code.FAILED_PRECONDITION and "--cpu-port" in error.message

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
+from accesspoint.checks.conformance.checks.digests import DIGEST
+from accesspoint.checks.conformance.fixture import request_frame
 from accesspoint.checks.harness.apswitch import ROOT
 from accesspoint.checks.harness.p4runtime import Program, exact, insert, update
 from accesspoint.checks.harness.simulated import LIBRARY, Refused, Simulated
@@ -21,24 +23,24 @@ FRAME = bytes.fromhex("0200000000020200000000011234") + bytes(1236)  # 1250 byte
 
 
 @pytest.fixture
-def switch(kinds: Program) -> Iterator[Simulated]:
-    """A switch with the program `kinds` running and a link of 1 Mb/s behind port 2."""
+def switch(entities: Program) -> Iterator[Simulated]:
+    """A switch with the program `entities` running and a link of 1 Mb/s behind port 2."""
     switch = Simulated(*PORTS, "--link", "2:rate=1mbit,delay=3ms,limit=3")
     yield switch
     switch.close()
 
 
-def packet_out(kinds: Program, frame: bytes, port: int = 2) -> p4r.StreamMessageRequest:
-    field = kinds.p4info.controller_packet_metadata[1].metadata[0].id
+def packet_out(entities: Program, frame: bytes, port: int = 2) -> p4r.StreamMessageRequest:
+    field = entities.p4info.controller_packet_metadata[1].metadata[0].id
     metadata = p4r.PacketMetadata(metadata_id=field, value=port.to_bytes(2, "big").lstrip(b"\0"))
     return p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=frame, metadata=[metadata]))
 
 
-def test_a_frame_takes_its_time_on_the_link_and_no_other(switch: Simulated, kinds: Program) -> None:
+def test_a_frame_takes_its_time_on_the_link_and_no_other(switch: Simulated, entities: Program) -> None:
     stream = switch.become_primary()
-    switch.push(kinds)
+    switch.push(entities)
     for _ in range(5):
-        switch.send(stream, packet_out(kinds, FRAME))
+        switch.send(stream, packet_out(entities, FRAME))
     # One is being sent, three wait, the last was dropped; the wire takes 10 ms and 3 ms, whenever anyone looks.
     assert not list(switch.sent()) and switch.deadline == 10 * MS
     switch.advance(12 * MS)
@@ -48,12 +50,12 @@ def test_a_frame_takes_its_time_on_the_link_and_no_other(switch: Simulated, kind
     assert switch.now == 500 * MS
 
 
-def test_a_device_that_takes_no_more_leaves_frames_in_the_queue(switch: Simulated, kinds: Program) -> None:
+def test_a_device_that_takes_no_more_leaves_frames_in_the_queue(switch: Simulated, entities: Program) -> None:
     stream = switch.become_primary()
-    switch.push(kinds)
+    switch.push(entities)
     switch.allow(2, 1)
     for _ in range(3):
-        switch.send(stream, packet_out(kinds, FRAME))
+        switch.send(stream, packet_out(entities, FRAME))
     switch.advance(100 * MS)
     assert [at for _, at, _ in switch.sent()] == [13 * MS]
     switch.allow(2, 5)
@@ -65,16 +67,15 @@ def test_a_device_that_takes_no_more_leaves_frames_in_the_queue(switch: Simulate
         switch.allow(1, 1)
 
 
-def test_lists_of_digests_and_idle_entries_come_in_virtual_time(switch: Simulated, kinds: Program) -> None:
+def test_lists_of_digests_and_idle_entries_come_in_virtual_time(switch: Simulated, entities: Program) -> None:
     stream = switch.become_primary()
-    switch.push(kinds)
+    switch.push(entities)
     config = p4r.DigestEntry.Config(max_timeout_ns=20 * MS, max_list_size=10, ack_timeout_ns=1000 * MS)
-    digest = p4r.DigestEntry(digest_id=kinds.p4info.digests[0].preamble.id, config=config)
-    default = kinds.entry("exact_table", [], ("send_digest",), is_default_action=True)
-    idle = kinds.entry("exact_table", [exact(1, 7), exact(2, 7)], ("count_and_note", 1), idle_timeout_ns=400 * MS)
-    switch.write(update("INSERT", digest_entry=digest), update("MODIFY", table_entry=default), insert(idle))
+    digest = p4r.DigestEntry(digest_id=entities.p4info.digests[0].preamble.id, config=config)
+    idle = entities.entry("exact_table", [exact(1, 7), exact(2, 7)], ("count_and_say", 1), idle_timeout_ns=400 * MS)
+    switch.write(update("INSERT", digest_entry=digest), insert(idle))
     list(switch.take(stream))
-    switch.send(stream, packet_out(kinds, FRAME))
+    switch.receive(1, request_frame(bytes(6), DIGEST))
     switch.advance(19 * MS)
     assert not list(switch.take(stream))
     switch.advance(20 * MS)
@@ -87,14 +88,14 @@ def test_lists_of_digests_and_idle_entries_come_in_virtual_time(switch: Simulate
     assert [entry.match for entry in told.idle_timeout_notification.table_entry] == [idle.match]
 
 
-def test_p4runtime_refuses_as_over_grpc(switch: Simulated, kinds: Program) -> None:
-    entry = kinds.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_note", 1))
+def test_p4runtime_refuses_as_over_grpc(switch: Simulated, entities: Program) -> None:
+    entry = entities.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 1))
     with pytest.raises(Refused, match="only the primary"):
         switch.write(insert(entry))
     stream = switch.become_primary()
     with pytest.raises(Refused, match="no forwarding pipeline config"):
         switch.write(insert(entry))
-    switch.push(kinds)
+    switch.push(entities)
     switch.write(insert(entry))
     with pytest.raises(Refused) as refused:
         switch.write(insert(entry))
@@ -157,9 +158,9 @@ def test_bad_options_are_one_line(words: tuple[str, ...], message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_bad_calls_are_one_line_and_harm_nothing(switch: Simulated, kinds: Program) -> None:
+def test_bad_calls_are_one_line_and_harm_nothing(switch: Simulated, entities: Program) -> None:
     stream = switch.become_primary()
-    switch.push(kinds)
+    switch.push(entities)
     switch.advance(5 * MS)
     with pytest.raises(ValueError, match="time cannot go back from 5000000 to 4000000 ns"):
         switch.advance(4 * MS)
@@ -174,12 +175,13 @@ def test_bad_calls_are_one_line_and_harm_nothing(switch: Simulated, kinds: Progr
     with pytest.raises(Refused, match="not a message"):
         switch.send(stream, b"\xff\xff\xff")
     with pytest.raises(Refused, match=f"stream {stream} is not open: open one"):
-        switch.send(stream, packet_out(kinds, FRAME))
+        switch.send(stream, packet_out(entities, FRAME))
     stream = switch.become_primary()
     for frame in (b"", b"\0", bytes(13), bytes(9216)):
         switch.receive(1, frame)
     list(switch.take(stream))
-    switch.send(stream, packet_out(kinds, FRAME))
+    list(switch.sent())
+    switch.send(stream, packet_out(entities, FRAME))
     switch.advance(100 * MS)
     assert [port for port, _, _ in switch.sent()] == [2]
 

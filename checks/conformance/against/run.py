@@ -2,6 +2,7 @@
 """The comparison: rounds of generated packets, each with entries of its own, and the verdict on what leaves."""
 
 import collections
+import itertools
 import random
 import shutil
 import sys
@@ -37,7 +38,7 @@ from accesspoint.checks.conformance.suite import show
 from accesspoint.checks.harness.p4runtime import Program, describe, insert
 from accesspoint.topologies import targets
 
-OUT = Path("out/conformance/differences")
+OUT = Path("out/conformance")
 SCOUTS = 400  # packets whose keys the entries are made from
 
 
@@ -111,12 +112,19 @@ def compare_round(
         port, frame = sent[number]
         how = difference(one.outputs.get(number), other.outputs.get(number))
         story = explain(case.json, [frame], as_tutorial(program, entries), port, directory)
-        OUT.mkdir(parents=True, exist_ok=True)
-        (OUT / f"{case.name}-{number}.txt").write_text(f"{how}\n\n{frame.hex()}\n\n{story}")
+        stories(sides).mkdir(parents=True, exist_ok=True)
+        (stories(sides) / f"{case.name}-{number}.txt").write_text(f"{how}\n\n{frame.hex()}\n\n{story}")
     for name, cells in counters[0].items():
         verdict.cells += len(cells)
-        if cells != counters[1][name] and not any(verdict.differing.values()):
-            verdict.other.append(f"{case.name}: counter {name} differs: {show(cells)} and {show(counters[1][name])}")
+        pairs = enumerate(itertools.zip_longest(cells, counters[1][name]))
+        unlike = [f"cell {at}: {mine} and {its}" for at, (mine, its) in pairs if mine != its]
+        if unlike and not any(verdict.differing.values()):
+            verdict.other.append(f"{case.name}: counter {name} differs: {show('; '.join(unlike))}")
+
+
+def stories(sides: Sequence[Side]) -> Path:
+    """Return the folder of what differs without a reason."""
+    return OUT / "-".join(["differences", *(side.server.name for side in sides)])
 
 
 def judge(case: Case, frames: Sequence[Frame], one: Outputs, other: Outputs) -> tuple[dict[int, str], list[str]]:
@@ -149,9 +157,9 @@ def run(target: str, against: str, names: Sequence[str], packets: int, seed: int
     """Compare two targets on the named programs, or all, and return the exit code.
 
     Raises ServerError, LabError, NotApplicable."""
-    shutil.rmtree(OUT, ignore_errors=True)
     verdicts: dict[str, Verdict] = {}
     sides = [Side(target, 0), Side(against, 1)]
+    shutil.rmtree(stories(sides), ignore_errors=True)
     with sides[0].server, sides[1].server:
         for case in CASES:
             if names and case.name not in names:

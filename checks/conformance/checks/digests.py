@@ -171,3 +171,5 @@ def set_of_structs(fixture: Fixture) -> None:
     pair = lambda a, b: (a << 20 | b).to_bytes(4, "big") + bytes(40)  # noqa: E731
     found = [fixture.ask(7, payload=pair(*key)).hit for key in ((0x123, 0x5FF), (0x123, 0x6FF), (0x124, 0x5FF))]
     expect(found, [2, 0, 0], "ways of (0x123, 0x5ff), (0x123, 0x6ff), (0x124, 0x5ff)")
+    half = p4r.ValueSetEntry(value_set_id=pairs.value_set_id, members=[p4r.ValueSetMember(match=member.match[1:])])
+    fixture.refused("MODIFY", half, INVALID, why="a member without its exact part")

@@ -184,6 +184,8 @@ def register_errors(fixture: Fixture) -> None:
     wrong = register(fixture, 1)
     wrong.data.bool = True
     fixture.refused("MODIFY", wrong, INVALID, why="a bool in a bit<32> register")
+    wide = register(fixture, 1, b"\1\0\0\0\0")
+    fixture.refused("MODIFY", wide, OUT_OF_RANGE, INVALID, why="33 bits in a bit<32> register")
     for operation in ("INSERT", "DELETE"):
         fixture.refused(operation, register(fixture, 1, b"\1"), INVALID, why="a register")
 

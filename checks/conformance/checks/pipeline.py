@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 from finsy.proto import p4i, p4r
 
+from accesspoint.checks.conformance.checks.profiles import group, member
 from accesspoint.checks.conformance.fixture import Fixture, load
 from accesspoint.checks.conformance.suite import NotApplicable, check, expect, fail
 from accesspoint.checks.harness.p4runtime import Client, exact, insert
@@ -129,20 +130,50 @@ def save_and_commit(fixture: Fixture) -> None:
     expect(fixture.ask(0x1D).value, 4, "the new program's answer after COMMIT")
 
 
-@check("14", "RECONCILE_AND_COMMIT keeps the state")
 def reconcile(fixture: Fixture) -> None:
-    entry = mark(fixture)
-    cell = p4r.CounterEntry(counter_id=fixture.program.id("counters", "requests"), index={"index": 1})
-    fixture.modify(p4r.CounterEntry(counter_id=cell.counter_id, index=cell.index, data={"packet_count": 5}))
+    """Push the program once more. Raises NotApplicable where the server has no RECONCILE_AND_COMMIT."""
     try:
         fixture.client.push("RECONCILE_AND_COMMIT", fixture.program, cookie=42)
     except grpc.RpcError as failure:
         if failure.code() == grpc.StatusCode.UNIMPLEMENTED:
             raise NotApplicable("the server does not offer it (UNIMPLEMENTED)") from None
         raise
+
+
+@check("14", "RECONCILE_AND_COMMIT keeps the state")
+def reconcile_keeps(fixture: Fixture) -> None:
+    entry = mark(fixture)
+    program = fixture.program
+    resources = {
+        "counter_data": {"packet_count": 5, "byte_count": 6},
+        "meter_config": {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4},
+        "idle_timeout_ns": 10**12,
+        "metadata": b"note",
+    }
+    counted = fixture.entry("exact_table", [exact(1, 1), exact(2, 1)], ("count_and_say", 1), **resources)
+    one, two = member(fixture, 1, 10), group(fixture, 1, {1: 2})
+    flood = p4r.PacketReplicationEngineEntry(multicast_group_entry=fixture.group(3, (fixture.home, 1)))
+    digest = p4r.DigestEntry(digest_id=program.id("digests", "source_t"), config={"max_list_size": 3})
+    fixture.insert(counted, one, two, flood, digest)
+    default = fixture.entry("keyless_table", action=("say", 9), is_default_action=True)
+    cell = p4r.CounterEntry(counter_id=program.id("counters", "requests"), index={"index": 1}, data={"packet_count": 5})
+    register = p4r.RegisterEntry(
+        register_id=program.id("registers", "cells"), index={"index": 2}, data={"bitstring": b"\7"}
+    )
+    fixture.modify(default, cell, register)
+    reconcile(fixture)
     is_kept(fixture, entry)
-    expect(fixture.ask(2, c=7).value, 1, "the answer of the entry that was kept")
-    expect(fixture.read(cell)[0].data.packet_count, 5, "a counter")
+    expect([fixture.ask(2, c=7).value, fixture.ask(10).value], [1, 9], "answers of an entry and a default entry")
+    fixture.found(fixture.entry("exact_table", counter_data={}, meter_config={}), [counted], "direct resources")
+    for message in (one, two, flood, digest, cell, register):
+        fixture.found(message, [message], f"a {type(message).__name__}")
+
+
+@check("14", "RECONCILE_AND_COMMIT leaves initial entries that were deleted away", "initial")
+def reconcile_initial(fixture: Fixture) -> None:
+    fixture.delete(fixture.entry("initial_table", [exact(1, 2)], ("say", 0)))
+    reconcile(fixture)
+    expect([fixture.ask(0, a).value for a in (1, 2)], [11, 0], "answers of the entry that stayed and the deleted one")
 
 
 @check("14", "an action that is not specified is INVALID_ARGUMENT")

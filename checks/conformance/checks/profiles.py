@@ -183,7 +183,7 @@ def group_errors(fixture: Fixture) -> None:
     fixture.refused("INSERT", missing, MISSING, why="an entry with an unknown group")
 
 
-@check("9.2.2", "weight 0, a member twice and another max_size are INVALID_ARGUMENT")
+@check("9.2.2", "weight 0, a member twice, another max_size and more weight than it are refused")
 def wrong_groups(fixture: Fixture) -> None:
     with_members(fixture)
     fixture.refused("INSERT", group(fixture, 1, {1: 0}), INVALID, why="a group with weight 0")
@@ -192,6 +192,10 @@ def wrong_groups(fixture: Fixture) -> None:
     fixture.refused("INSERT", twice, INVALID, why="a group with a member twice")
     fixture.insert(group(fixture, 1, {1: 1}))
     fixture.refused("MODIFY", group(fixture, 1, {1: 1}, max_size=7), INVALID, why="a group with another max_size")
+    fixture.refused("MODIFY", group(fixture, 1, {1: 0}), INVALID, why="a group with weight 0")
+    fixture.refused("MODIFY", group(fixture, 1, {77: 1}), MISSING, why="a group with an unknown member")
+    fixture.refused("MODIFY", group(fixture, 1, {1: 9}), FULL, INVALID, why="weight 9 in a group of 8")
+    fixture.found(p4r.ActionProfileGroup(), [group(fixture, 1, {1: 1})], "the group after what was refused")
 
 
 @check("9.2.2", "a watched port is a port that there is, and is read as it was written")
@@ -238,11 +242,14 @@ def one_shot_changes(fixture: Fixture) -> None:
     expect(fixture.ask(SELECTOR, 1).value, 0, "the answer after DELETE")
 
 
-@check("9.2.3", "weight 0 and more weight than the selector allows are INVALID_ARGUMENT")
+@check("9.2.3", "weight 0, more weight than the selector allows and a missing watched port are refused")
 def wrong_one_shot(fixture: Fixture) -> None:
     fixture.refused("INSERT", shot(fixture, 1, part(fixture, 1, 0)), INVALID, why="a one-shot action of weight 0")
     too_much = shot(fixture, 1, part(fixture, 1, 5), part(fixture, 2, 4))
     fixture.refused("INSERT", too_much, INVALID, FULL, why="one-shot actions of weight 9 in groups of 8")
+    watching = shot(fixture, 1, part(fixture, 1, watch_port=binary(77)))
+    unsupported = rpc_code.UNIMPLEMENTED
+    fixture.refused("INSERT", watching, INVALID, unsupported, why="a one-shot action that watches a missing port")
 
 
 @check("9.2.3", "a selector's entries are either one-shot or of members and groups")

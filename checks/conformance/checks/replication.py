@@ -58,6 +58,7 @@ def backup(fixture: Fixture) -> None:
         one.backup_replicas for found in fixture.read(groups(5)) for one in found.multicast_group_entry.replicas
     ):
         raise NotApplicable("the server has no backup replicas")
+    fixture.found(groups(5), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
 
     def goes_to(instance: int) -> bool:
         number, frame = fixture.request(MULTICAST, b=5)
@@ -94,6 +95,10 @@ def group_metadata(fixture: Fixture) -> None:
     group.metadata = b"note"
     fixture.insert(group)
     fixture.found(groups(5), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
+    fixture.delete(group)
+    group.metadata = b""
+    fixture.insert(group)
+    fixture.found(groups(5), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "a new group")
 
 
 @check("9.5.1", "group 0, a replica twice, a group twice and an unknown one are refused")

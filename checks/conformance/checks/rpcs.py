@@ -117,6 +117,24 @@ def bad_updates(fixture: Fixture) -> None:
     expect(codes, ["INVALID_ARGUMENT", "INVALID_ARGUMENT", "OK"], "the codes of the updates")
 
 
+@check("12", "ids that the P4Info does not have, and entities that name nothing, are refused")
+def unknown_ids(fixture: Fixture) -> None:
+    unknown = 0xFFFFFF
+    for message in (
+        p4r.CounterEntry(counter_id=unknown, data={"packet_count": 1}),
+        p4r.MeterEntry(meter_id=unknown),
+        p4r.RegisterEntry(register_id=unknown, data={"bitstring": b"\1"}),
+        p4r.ActionProfileMember(action_profile_id=unknown, member_id=1),
+        p4r.ActionProfileGroup(action_profile_id=unknown, group_id=1),
+        p4r.ValueSetEntry(value_set_id=unknown),
+        p4r.DirectCounterEntry(),
+        p4r.PacketReplicationEngineEntry(),
+    ):
+        indexed = isinstance(message, p4r.CounterEntry | p4r.MeterEntry | p4r.RegisterEntry)
+        operation = "MODIFY" if indexed or isinstance(message, p4r.ValueSetEntry | p4r.DirectCounterEntry) else "INSERT"
+        fixture.refused(operation, message, INVALID, MISSING, why=f"a {type(message).__name__} of nothing")
+
+
 @check("12", "the device is looked at before the election id")
 def order_of_checks(fixture: Fixture) -> None:
     wrong = {"device_id": fixture.place.device_id + 77, "election_id": {"low": 1}}
@@ -206,18 +224,21 @@ def without_stream(fixture: Fixture) -> None:
     )
 
 
-@check("13", "an entity that is not set is INVALID_ARGUMENT")
-def empty_entity(fixture: Fixture) -> None:
-    request = p4r.ReadRequest(device_id=fixture.place.device_id, entities=[p4r.Entity()])
+def failed_read(fixture: Fixture, request: p4r.ReadRequest, what: str) -> list[int]:
+    """Return the canonical codes of a Read that has to fail, of each entity where the server sends them."""
     try:
         list(fixture.client.stub.Read(request, timeout=fixture.place.wait))
     except grpc.RpcError as failure:
-        codes = [failure.code().value[0]]
         if failure.code() == grpc.StatusCode.UNKNOWN:
-            codes = [one.canonical_code for one in errors(failure)]
-        expect(codes, [INVALID], "codes of Read with an empty entity")
-    else:
-        fail("Read with an empty entity is taken")
+            return [one.canonical_code for one in errors(failure)]
+        return [failure.code().value[0]]
+    return fail(f"{what} is taken")
+
+
+@check("13", "an entity that is not set is INVALID_ARGUMENT")
+def empty_entity(fixture: Fixture) -> None:
+    request = p4r.ReadRequest(device_id=fixture.place.device_id, entities=[p4r.Entity()])
+    expect(failed_read(fixture, request, "Read with an empty entity"), [INVALID], "codes of Read with an empty entity")
 
 
 @check("13", "an unknown device is NOT_FOUND")
@@ -229,6 +250,14 @@ def unknown_device(fixture: Fixture) -> None:
         expect(failure.code(), grpc.StatusCode.NOT_FOUND, "Read of an unknown device")
     else:
         fail("Read of an unknown device is taken")
+
+
+@check("13", "an id that the P4Info does not have is refused")
+def unknown_id(fixture: Fixture) -> None:
+    for one in (p4r.Entity(table_entry={"table_id": 0x02FFFFFF}), p4r.Entity(counter_entry={"counter_id": 0xFFFFFF})):
+        request = p4r.ReadRequest(device_id=fixture.place.device_id, entities=[one])
+        codes = failed_read(fixture, request, f"Read of a {one.WhichOneof('entity')} with an unknown id")
+        expect(codes in ([INVALID], [MISSING]), True, f"INVALID_ARGUMENT or NOT_FOUND, not {codes}")
 
 
 @check("13", "a wildcard that finds nothing is no error")

@@ -24,9 +24,10 @@ def say(fixture: Fixture, table: str, value: int, *match: p4r.FieldMatch, **fiel
 
 
 def wrong(fixture: Fixture, table: str, match: list[p4r.FieldMatch], why: str, priority: int = 0) -> None:
-    """An entry with that match is refused."""
+    """Check that an entry with that match is refused, and is not there."""
     action = ("count_and_say", 1) if table == "exact_table" else ("say", 1)
     fixture.refused("INSERT", fixture.entry(table, match, action, priority=priority), INVALID, why=why)
+    fixture.found(fixture.entry(table), [], f"after {why}")
 
 
 @check("9.1", "EXACT: a packet hits the entry of its key and no other")
@@ -145,6 +146,7 @@ def needs_priority(fixture: Fixture) -> None:
     wrong(fixture, "ternary_table", [ternary(1, 1, 1), exact(2, 1)], "a ternary entry of priority 0")
     wrong(fixture, "range_table", [between(1, 1, 2)], "a range entry of priority 0")
     wrong(fixture, "optional_table", [optional(1, 1)], "an optional entry of priority 0")
+    wrong(fixture, "ternary_table", [ternary(1, 1, 1), exact(2, 1)], "a ternary entry of priority -1", -1)
 
 
 @check("9.1", "a table without such fields takes none")
@@ -230,9 +232,12 @@ def no_action(fixture: Fixture) -> None:
 
 @check("9.1.2", "MODIFY without an action keeps it")
 def keeps_action(fixture: Fixture) -> None:
+    bare = fixture.entry("exact_table", [exact(1, 1), exact(2, 0)])
     fixture.insert(exact_entry(fixture, 1, value=5))
-    fixture.modify(fixture.entry("exact_table", [exact(1, 1), exact(2, 0)]))
+    fixture.modify(bare)
     expect(fixture.ask(EXACT, 1).value, 5, "the entry's answer")
+    fixture.modify(exact_entry(fixture, 1, value=6), bare)
+    expect(fixture.ask(EXACT, 1).value, 6, "the answer of an action from the same batch")
 
 
 @check("9.1.2", "an action that the table does not have is INVALID_ARGUMENT")
@@ -272,6 +277,9 @@ def wrong_kind_of_action(fixture: Fixture) -> None:
     fixture.refused("INSERT", entry, INVALID, why="an entry of a direct table with a member")
     entry = fixture.entry("profile_table", [exact(1, 1)], ("say", 1))
     fixture.refused("INSERT", entry, INVALID, why="an entry of an indirect table with an action")
+    entry = fixture.entry("profile_table", [exact(1, 1)], None)
+    entry.action.action_profile_group_id = 1
+    fixture.refused("INSERT", entry, INVALID, why="an entry of a table without a selector with a group")
 
 
 @check("9.1.2", "an entry's action takes its parameters to where they belong")
@@ -329,6 +337,8 @@ def default_read(fixture: Fixture) -> None:
     fixture.found(fixture.entry("ternary_table"), [], "entries of a table without entries")
     (found,) = fixture.read(fixture.entry("ternary_table", is_default_action=True))
     expect((found.is_default_action, found.action), (True, default.action), "the default entry")
+    everywhere = {one.table_id for one in fixture.read(p4r.TableEntry(is_default_action=True))}
+    expect(default.table_id in everywhere, True, "the default entry is read with those of all tables")
 
 
 @check("9.1.4", "constant entries match in their order")
@@ -350,6 +360,9 @@ def constant_table(fixture: Fixture) -> None:
     entry.ClearField("action")
     entry.counter_data.packet_count = 5
     fixture.modify(entry)
+    entry.ClearField("counter_data")
+    (found,) = fixture.read(p4r.DirectCounterEntry(table_entry=entry))
+    expect(found.data.packet_count, 5, "packets that were written to a constant entry")
 
 
 @check("9.1.4", "constant entries are read with match, action and priority")
@@ -377,7 +390,9 @@ def initial_entries(fixture: Fixture) -> None:
     fixture.delete(say(fixture, "initial_table", 0, exact(1, 2)))
     expect([fixture.ask(0, a).value for a in (1, 2)], [12, 0], "answers after MODIFY and DELETE")
     fixture.insert(say(fixture, "initial_table", 33, exact(1, 3)))
-    expect(fixture.ask(0, 3).value, 33, "the answer of an entry beside them")
+    expect(fixture.ask(0, 3).value, 33, "the answer of an entry in addition to them")
+    fixture.load("initial")
+    expect([fixture.ask(0, a).value for a in (1, 2, 3)], [11, 22, 0], "answers after VERIFY_AND_COMMIT")
 
 
 @check("9.1.6", "table_id, priority, action, metadata and match select what is read")
@@ -391,6 +406,8 @@ def filters(fixture: Fixture) -> None:
     fixture.found(p4r.TableEntry(table_id=table, priority=2), [two, three], "by priority")
     fixture.found(p4r.TableEntry(table_id=table, metadata=b"one"), [one], "by metadata")
     fixture.found(p4r.TableEntry(table_id=table, match=two.match, priority=2), [two], "by match and priority")
+    fixture.found(p4r.TableEntry(table_id=table, match=two.match), [one, two], "by match")
+    fixture.found(p4r.TableEntry(table_id=table, match=three.match, priority=1), [], "by what no entry has")
     by_action = p4r.TableEntry(table_id=table)
     by_action.action.action.action_id = three.action.action.action_id
     fixture.found(by_action, [three], "by action")

@@ -3,7 +3,7 @@
 
 from finsy.proto import p4r, rpc_code
 
-from accesspoint.checks.conformance.fixture import Fixture, lpm, optional, ternary
+from accesspoint.checks.conformance.fixture import Fixture, between, lpm, optional, ternary
 from accesspoint.checks.conformance.suite import check, expect
 from accesspoint.checks.harness.p4runtime import exact
 
@@ -49,6 +49,14 @@ def key_too_wide(fixture: Fixture) -> None:
     fixture.refused("INSERT", entry, *OUT_OF_RANGE, why="0x100 in bit<8>")
     entry = fixture.entry("narrow_table", [exact(1, 0x1063)], ("small", 1, 1))
     fixture.refused("INSERT", entry, *OUT_OF_RANGE, why="0x1063 in bit<12>")
+    for table, match in (
+        ("lpm_table", [lpm(1, 1 << 32, 1)]),
+        ("ternary_table", [ternary(1, 1 << 32, 1 << 32), exact(2, 1)]),
+        ("range_table", [between(1, 1, 1 << 16)]),
+        ("optional_table", [optional(1, 1 << 16)]),
+    ):
+        entry = fixture.entry(table, match, ("say", 1), priority=int(table != "lpm_table"))
+        fixture.refused("INSERT", entry, *OUT_OF_RANGE, why=f"a value that is a bit too wide for the {table}")
 
 
 @check("8.3", "a parameter that needs more bits than the action has is refused")
@@ -91,6 +99,7 @@ def read_write_symmetry(fixture: Fixture) -> None:
         fixture.entry("exact_table", [exact(1, 1), exact(2, 2)], ("count_and_say", 3), metadata=b"note"),
         fixture.entry("lpm_table", [lpm(1, 0x0A000000, 8)], ("say_both", 4, 5)),
         fixture.entry("ternary_table", [ternary(1, 0x50, 0xF0), exact(2, 1)], ("say", 6), priority=10),
+        fixture.entry("range_table", [between(1, 0, 9)], ("NoAction",), priority=1),
         fixture.entry("optional_table", [optional(1, 9)], ("say", 7), priority=11),
         fixture.entry("mixed_table", [lpm(1, 0xC0000000, 2), exact(3, 1)], ("say", 8), priority=12),
     ]

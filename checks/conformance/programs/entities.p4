@@ -7,7 +7,7 @@
 #define MANY(M) TEN(M, 1) TEN(M, 2) TEN(M, 3) TEN(M, 4) TEN(M, 5) TEN(M, 6) TEN(M, 7)
 // Groups, as a long sum is a deep tree.
 #define GROUP(d) + (p##d##0 + p##d##1 + p##d##2 + p##d##3 + p##d##4 + p##d##5 + p##d##6 + p##d##7 + p##d##8 + p##d##9)
-#define NAMED(name) @name(#name)
+#define NAMED(word) @name(#word)
 #define KEY(n) hdr.request.a: exact NAMED(key##n);
 #define PARAMETER(n) , bit<8> p##n
 
@@ -192,23 +192,24 @@ control EntitiesIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             std.egress_spec = hdr.packet_out.egress_port;
             op = 0;
         }
-        if (op == 1) {
+        // 26: several tables, one after the other.
+        if (op == 1 || op == 26) {
             if (exact_table.apply().hit) { hdr.answer.hit = (bit<8>)meta.colour + 1; }
             else { hdr.answer.hit = (bit<8>)meta.colour; }
         }
-        if (op == 2) { lpm_table.apply(); }
+        if (op == 2 || op == 26) { lpm_table.apply(); }
         if (op == 3) { ternary_table.apply(); }
         if (op == 4) { range_table.apply(); }
         if (op == 5) { optional_table.apply(); }
         if (op == 6) { mixed_table.apply(); }
         if (op == 7) { constant_table.apply(); }
         if (op == 9) { fixed_default_table.apply(); }
-        if (op == 10) { keyless_table.apply(); }
+        if (op == 10 || op == 26) { keyless_table.apply(); }
         if (op == 11) { narrow_table.apply(); }
         if (op == 12) { port_table.apply(); }
         if (op == 13) { if (profile_table.apply().hit) { hdr.answer.hit = hdr.answer.hit + 1; } }
         if (op == 14) { if (selector_table.apply().hit) { hdr.answer.hit = hdr.answer.hit + 1; } }
-        if (op == 15) { requests.count(index); }
+        if (op == 15 || op == 26) { requests.count(index); }
         if (op == 16) { rates.execute_meter(index, meta.colour); hdr.answer.value = (bit<32>)meta.colour; }
         if (op == 17) { cells.write(index, hdr.request.c); levels.write(1, -2); }
         if (op == 18) { cells.read(hdr.answer.value, index); }

@@ -85,16 +85,12 @@ control OperatorsIngress(inout headers_t hdr, inout metadata_t meta, inout stand
         AT_WIDTH(33)
         AT_WIDTH(48)
         AT_WIDTH(64)
+        AT_WIDTH(128)
         if (op == 40) { hdr.operands.x = (bit<128>)(hdr.operands.x[12:0] ++ hdr.operands.y[6:0]); }
         if (op == 41) { hdr.operands.x = (bit<128>)hdr.operands.x[100:37]; }
         if (op == 42) { hdr.operands.x[100:37] = hdr.operands.y[63:0]; }
         if (op == 43) { hdr.operands.x = (bit<128>)(bit<7>)hdr.operands.x[12:0]; }
         if (op == 44) { hdr.operands.x = (bit<128>)(bit<48>)(int<48>)(int<13>)hdr.operands.x[12:0]; }
-        if (op == 45) { hdr.operands.x = hdr.operands.x + hdr.operands.y; }
-        if (op == 46) { hdr.operands.x = hdr.operands.x << hdr.request.b[7:0]; }
-        if (op == 47) { hdr.operands.x = hdr.operands.x >> hdr.request.b[7:0]; }
-        if (op == 48) { hdr.operands.x = hdr.operands.x & hdr.operands.y; }
-        if (op == 49 && hdr.operands.x < hdr.operands.y) { hdr.operands.x = 1; }
         if (op == 50) { hdr.operands.x = (bit<128>)(hdr.operands.x[31:0] & 0xff00ff00 | hdr.operands.y[31:0] & 0x00ff00ff); }
         if (op >= 60) {
             // 256 bits: x is the upper half.

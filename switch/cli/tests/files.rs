@@ -56,7 +56,7 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn frames_enter_in_the_order_of_their_times_and_leave_to_files() {
     let scratch = Scratch::new();
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/arithmetic.json");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/stacks.json");
     // The program answers everything on port 2; the last byte tells the packets apart.
     let packet = |number: u8| [vec![number % 20; 70], vec![number]].concat();
     let (even, odd): (Vec<u8>, Vec<u8>) = (0..100).partition(|number| number % 2 == 0);

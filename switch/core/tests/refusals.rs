@@ -6,7 +6,23 @@ use serde_json::{Value, json};
 
 fn features() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/features.json");
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    let mut program = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    give_places(&mut program);
+    program
+}
+
+/// Gives tables, their entries and primitives a place in the source, as p4c does.
+fn give_places(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(give_places);
+            if ["match_type", "match_key", "parameters"].iter().any(|name| fields.contains_key(*name)) {
+                fields.insert("source_info".to_string(), json!({"filename": "features.p4", "line": 12}));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(give_places),
+        _ => {}
+    }
 }
 
 /// The message for the program after a change.

@@ -215,7 +215,7 @@ fn an_action_that_loops_ends() {
         &[("_jump_if_zero", json!([number(0), number(0)]))],
     ];
     for primitives in loops {
-        let mut program = read("arithmetic");
+        let mut program = read("stacks");
         for (op, parameters) in primitives.iter().rev() {
             primitive(&mut program, op, parameters.clone());
         }
@@ -409,13 +409,13 @@ fn refusals_are_short() {
 
 #[test]
 fn a_machine_takes_the_shared_state_of_its_own_program_only() {
-    let [features, kinds] = ["features", "kinds"].map(|name| Program::load(read(name).to_string().as_bytes()).unwrap());
+    let [features, wide] = ["features", "wide"].map(|name| Program::load(read(name).to_string().as_bytes()).unwrap());
     Machine::new(&features, Arc::new(Shared::new(&features)), 1);
     let of = |program: &Program, other: &Program| {
         let shared = Arc::new(Shared::new(other));
         std::panic::catch_unwind(|| drop(Machine::new(program, shared, 1))).is_ok()
     };
-    assert!(!of(&features, &kinds));
+    assert!(!of(&features, &wide));
     // What the program says of itself is not what its code takes for granted.
     let mut fewer = features.clone();
     fewer.counters.clear();

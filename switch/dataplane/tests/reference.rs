@@ -77,12 +77,23 @@ fn features() {
     compare("testdata/programs/features.json", cases(20), 1, request);
 }
 
+/// A request to a program of the conformance suite: see checks/conformance/programs/frame.p4.
+fn suite_request(op: u8, a: u8, b: u16, c: u32) -> Vec<u8> {
+    let mut frame = vec![2; 14];
+    frame.extend([op, a]);
+    frame.extend(b.to_be_bytes());
+    frame.extend(c.to_be_bytes());
+    frame
+}
+
 #[test]
-fn arithmetic() {
-    compare("testdata/programs/arithmetic.json", cases(20), 2, |rng| {
-        let mut frame = vec![rng.u8(..20)];
+fn operators() {
+    compare("../checks/conformance/programs/operators.json", cases(60), 2, |rng| {
+        let op = if rng.u8(..3) == 0 { rng.u8(40..71) } else { rng.u8(1..28) };
+        let width = if op < 40 { [5, 13, 33, 48, 64, 128][rng.usize(..6)] } else { 0 };
+        let mut frame = suite_request(op, width, rng.u16(..), 0);
         let extreme = rng.bool();
-        frame.extend((0..70).map(|_| if extreme { [0, 0xff, 0x80, 0x7f][rng.usize(..4)] } else { rng.u8(..) }));
+        frame.extend((0..32).map(|_| if extreme { [0, 0xff, 0x80, 0x7f][rng.usize(..4)] } else { rng.u8(..) }));
         frame
     });
 }
@@ -176,10 +187,11 @@ fn negative_selects() {
 }
 
 #[test]
-fn kinds() {
-    compare("testdata/programs/kinds.json", cases(20), 3, |rng| {
-        let mut frame: Vec<u8> = (0..rng.usize(10..80)).map(|_| rng.u8(..)).collect();
-        frame[9] = rng.u8(..3);
+fn entities() {
+    compare("../checks/conformance/programs/entities.json", cases(20), 3, |rng| {
+        // No index beyond an array.
+        let mut frame = suite_request(rng.u8(..27), rng.u8(..8), rng.u16(..8), rng.u32(..));
+        frame.extend((0..rng.usize(..60)).map(|_| rng.u8(..)));
         frame
     });
 }

@@ -94,7 +94,7 @@ fn update(program: &Program, rng: &mut Rng) -> Option<Update> {
 #[test]
 fn random_updates_are_taken_back_without_a_trace() {
     let mut rng = Rng::with_seed(7);
-    for name in ["features", "profiles", "kinds"] {
+    for name in ["features", "profiles", "wide"] {
         let mut store = store(program(name));
         let program = store.program.clone();
         let mut taken = 0;

@@ -152,26 +152,26 @@ fn exact_addresses() {
 /// p4c writes an entry with a mask for a prefix (`0x11 &&& 0xf0`) as the value that stands in the source.
 #[test]
 fn the_prefix_of_a_constant_entry_is_all_that_counts_of_it() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/kinds.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../checks/conformance/programs/entities.json");
     let mut program: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let tables = program["pipelines"][0]["tables"].as_array_mut().unwrap();
-    let table = tables.iter_mut().find(|table| table["name"] == "KindsIngress.lpm_table").unwrap();
+    let table = tables.iter_mut().find(|table| table["name"] == "EntitiesIngress.lpm_table").unwrap();
     let entry = |value: &str, length: u16| {
         let key = serde_json::json!([{"match_type": "lpm", "key": value, "prefix_length": length}]);
-        let none = table["action_ids"][1].clone();
+        let none = table["action_ids"][2].clone();
         serde_json::json!({"match_key": key, "priority": 1, "action_entry": {"action_id": none, "action_data": []}})
     };
-    table["entries"] = serde_json::json!([entry("0x000000000011", 44), entry("0x000000000012", 48)]);
+    table["entries"] = serde_json::json!([entry("0x00000011", 28), entry("0x00000012", 32)]);
     let load = |program: &serde_json::Value| Program::load(program.to_string().as_bytes());
     let loaded = load(&program).unwrap();
     let keys: Vec<_> = loaded.const_entries.iter().map(|(_, key, _)| key.fields.clone()).collect();
     // Behind them, those of another table.
-    assert_eq!(keys[..2], [vec![common::prefix(0x10, 44)], vec![common::prefix(0x12, 48)]]);
+    assert_eq!(keys[..2], [vec![common::prefix(0x10, 28)], vec![common::prefix(0x12, 32)]]);
     let shared = std::sync::Arc::new(apswitch_core::state::Shared::new(&loaded));
     assert!(apswitch_core::store::Store::new(std::sync::Arc::new(loaded), shared).is_ok());
     let table = &mut program["pipelines"][0]["tables"].as_array_mut().unwrap();
-    let table = table.iter_mut().find(|table| table["name"] == "KindsIngress.lpm_table").unwrap();
-    table["entries"][0]["match_key"][0]["prefix_length"] = serde_json::json!(49);
+    let table = table.iter_mut().find(|table| table["name"] == "EntitiesIngress.lpm_table").unwrap();
+    table["entries"][0]["match_key"][0]["prefix_length"] = serde_json::json!(33);
     let refusal = load(&program).map(drop).unwrap_err().to_string();
-    assert!(refusal.contains("entry of table `KindsIngress.lpm_table`") && refusal.contains("49"), "{refusal}");
+    assert!(refusal.contains("entry of table `EntitiesIngress.lpm_table`") && refusal.contains("33"), "{refusal}");
 }

@@ -65,7 +65,7 @@ mod tests {
     #[should_panic(expected = "native code: ingress, instruction")]
     fn another_table_s_address_is_not_read_but_told() {
         check_native_code();
-        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/kinds.json")).unwrap();
+        let json = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/profiles.json")).unwrap();
         let program = Program::load(&json).unwrap();
         let mut machine = Machine::new(&program, Arc::new(Shared::new(&program)), 1);
         machine.reset();

@@ -424,21 +424,23 @@ mod tests {
     use super::*;
     use crate::schema;
 
-    fn kinds() -> (info::P4Info, Program) {
-        let read =
-            |file: &str| std::fs::read(format!("{}/../testdata/programs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        (info::P4Info::decode(&*read("kinds.p4info.bin")).unwrap(), Program::load(&read("kinds.json")).unwrap())
+    fn entities() -> (info::P4Info, Program) {
+        let read = |file: &str| {
+            std::fs::read(format!("{}/../../checks/conformance/programs/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+        };
+        (info::P4Info::decode(&*read("entities.p4info.bin")).unwrap(), Program::load(&read("entities.json")).unwrap())
     }
 
     #[test]
     fn a_table_that_no_packet_meets_is_described_and_takes_no_entries() {
-        let (mut p4info, program) = kinds();
-        let preamble = info::Preamble { id: 0x0200_0001, name: "KindsIngress.dead".to_string(), ..Default::default() };
+        let (mut p4info, program) = entities();
+        let preamble =
+            info::Preamble { id: 0x0200_0001, name: "EntitiesIngress.dead".to_string(), ..Default::default() };
         p4info.tables.push(info::Table { preamble: Some(preamble), size: 1024, ..Default::default() });
         let schema = Schema::new(&p4info, &program).unwrap();
         assert_eq!(schema.tables.len(), p4info.tables.len() - 1);
         let refusal = schema::table(&schema, 0x0200_0001).map(|table| table.id).unwrap_err();
-        assert!(refusal.message.contains("KindsIngress.dead"), "{}", refusal.message);
+        assert!(refusal.message.contains("EntitiesIngress.dead"), "{}", refusal.message);
         // A table of another name, too, is that of another program.
         let renamed = p4info.tables.iter_mut().filter_map(|table| table.preamble.as_mut());
         renamed.filter(|preamble| preamble.alias == "lpm_table").for_each(|preamble| preamble.name = "x".to_string());
@@ -447,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_key_of_type_error_has_the_bits_of_the_data_plane() {
-        let (mut p4info, program) = kinds();
+        let (mut p4info, program) = entities();
         let field = &mut p4info.tables.iter_mut().find(|table| !table.match_fields.is_empty()).unwrap().match_fields[0];
         field.bitwidth = 0;
         let schema = Schema::new(&p4info, &program).unwrap();

@@ -29,15 +29,16 @@ const ENTRIES: usize = 6;
 const PROGRAMS: [&str; 8] = [
     "../p4src/compiled/ap",
     "testdata/programs/features",
-    "testdata/programs/arithmetic",
-    "testdata/programs/kinds",
+    "../checks/conformance/programs/operators",
+    "../checks/conformance/programs/entities",
     "testdata/programs/stacks",
     "testdata/programs/variable",
     "testdata/programs/profiles",
     "testdata/programs/wide",
 ];
 /// Programs with a P4Info.
-const WRITTEN: [&str; 3] = ["kinds", "profiles", "wide"];
+const WRITTEN: [&str; 3] =
+    ["../checks/conformance/programs/entities", "testdata/programs/profiles", "testdata/programs/wide"];
 
 pub fn read(path: &str) -> Vec<u8> {
     let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
@@ -231,7 +232,7 @@ impl Server {
             DataplaneConfig { ports, cpu_port: Some(510), priority_queues: 8, seed: 1, capture: None, aside: at_once };
         let (dataplane, events, ends) = Dataplane::start_in_memory(config).unwrap();
         let load = |name: &&str| {
-            let part = |kind: &str| read(&format!("testdata/programs/{name}.{kind}"));
+            let part = |kind: &str| read(&format!("{name}.{kind}"));
             Loaded::new(&part("p4info.bin"), &part("json")).expect("the program is loaded")
         };
         let server = RefCell::new(InProcess::new(dataplane).unwrap());

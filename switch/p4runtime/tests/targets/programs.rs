@@ -13,7 +13,7 @@ use super::{Tape, edit, read, without_places};
 use crate::common::guess::{Seen, action, copies, profiles};
 use crate::common::pair::{PORTS, Pair};
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 13] = [
     "../p4src/compiled/ap",
     "../checks/conformance/programs/entities",
     "../checks/conformance/programs/externs",
@@ -21,9 +21,7 @@ const PROGRAMS: [&str; 15] = [
     "../checks/conformance/programs/operators",
     "../checks/conformance/programs/parsing",
     "../checks/conformance/programs/types",
-    "testdata/programs/arithmetic",
     "testdata/programs/features",
-    "testdata/programs/kinds",
     "testdata/programs/profiles",
     "testdata/programs/signs",
     "testdata/programs/stacks",
