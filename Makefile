@@ -24,7 +24,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,7 +138,7 @@ quick: develop ## lint, types, and the test files that changed since main
 docs: develop ## the documentation's site, into out/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
-check: check-text check-python check-rust ## format, lint, types and imports
+check: check-text check-native check-python check-rust ## format, lint, types and imports
 
 SHELLS = $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
 NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.cc' 'hosts/**/*.h' 'checks/**/*.c')
@@ -146,8 +146,10 @@ NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**
 check-text: develop
 	$(VENV)/shellcheck $(SHELLS)
 	$(VENV)/clang-format --dry-run -Werror $(NATIVE)
-	tools/tidy.sh
 	$(VENV)/oxlint --deny-warnings controller/web
+
+check-native: develop # C and C++
+	tools/tidy.sh
 
 check-rust: system
 	@tools/install.sh bpf

@@ -95,7 +95,7 @@ def compile_tests(outcome: Outcome, marks: str) -> None:
 
 def check(outcome: Outcome, marks: str) -> None:
     """Check format, lint, types and imports."""
-    for part in ("check-text", "check-python", "check-rust"):
+    for part in ("check-text", "check-native", "check-python", "check-rust"):
         call(outcome, "make", "--no-print-directory", part)
 
 
@@ -221,6 +221,8 @@ def quick() -> dict[str, Outcome]:
     call(outcome, str(bin_ / "ruff"), "format", "--check", ".")
     if any(file.endswith(".py") for file in files):
         call(outcome, str(bin_ / "mypy"))
+    if any(file.endswith((".c", ".cc", ".h")) for file in files):
+        call(outcome, "make", "--no-print-directory", "check-native")
     if any(file.endswith((".rs", "Cargo.toml")) for file in files):
         call(outcome, "cargo", "check", "--quiet", "--workspace", "--all-targets")
     tests = [file for file in sorted(files) if Path(file).name.startswith("test_") and (ROOT / file).exists()]
