@@ -3,6 +3,7 @@
 
 import hashlib
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +193,12 @@ def test_the_page_s_example_prints_what_the_page_says(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True)
     ran = subprocess.run([tmp_path / "example"], check=True, capture_output=True, text=True)
     assert ran.stdout == printed
+
+
+@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is missing; install Rust 1.95 or newer")
+def test_library_dependencies_have_no_async_runtime_and_no_tls() -> None:
+    words = ["cargo", "tree", "--locked", "--package", "apswitch-c", "--edges", "normal", "--prefix", "none"]
+    tree = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0] for line in tree.splitlines() if line}
+    assert "apswitch-core" in names
+    assert not names & {"tokio", "tonic", "hyper", "rustls"}

@@ -27,16 +27,16 @@ pub type Ready = Option<(Arc<Pipeline>, Prepared)>;
 /// writes exclude each other and reads.
 #[derive(Default)]
 pub struct State {
-    pub saved: Option<Saved>,
-    pub client_metadata: ClientMetadata,
+    saved: Option<Saved>,
+    client_metadata: ClientMetadata,
 }
 
 /// A pipeline that waits for COMMIT. Reads and writes are about it.
-pub struct Saved {
-    pub pipeline: Arc<Pipeline>,
-    pub dataplane: Dataplane,
-    pub digests: Digests,
-    pub client_metadata: ClientMetadata,
+struct Saved {
+    pipeline: Arc<Pipeline>,
+    dataplane: Dataplane,
+    digests: Digests,
+    client_metadata: ClientMetadata,
 }
 
 pub struct Device {
@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    pub fn pipeline(&self) -> Checked<Arc<Pipeline>> {
+    pub(crate) fn pipeline(&self) -> Checked<Arc<Pipeline>> {
         match &*self.pipeline.read().unwrap_or_else(PoisonError::into_inner) {
             Some(pipeline) => Ok(pipeline.clone()),
             None => refuse!(FailedPrecondition, "no forwarding pipeline config is set for this device"),
@@ -79,7 +79,7 @@ impl Device {
     }
 
     /// Returns the rights of the client that sends a write, or an error if it is not the primary of its role.
-    pub fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
+    fn check_primary(&self, role: &str, election_id: Option<&p4::Uint128>) -> Result<Access, Status> {
         self.clients.with_arbiter(|arbiter| match arbiter.is_primary_request(role, election_id) {
             true => Ok(arbiter.access(role)),
             false if !arbiter.knows_role(role) => {
@@ -93,7 +93,7 @@ impl Device {
     }
 
     /// The data plane runs this pipeline.
-    pub fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, client_metadata: ClientMetadata) {
+    pub(crate) fn run(&self, state: &mut State, pipeline: Arc<Pipeline>, client_metadata: ClientMetadata) {
         *state = State { saved: None, client_metadata };
         *self.pipeline.write().unwrap_or_else(PoisonError::into_inner) = Some(pipeline);
         tracing::info!("a new forwarding pipeline runs");

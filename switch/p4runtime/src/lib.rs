@@ -7,7 +7,7 @@
 //! | [`proto`] | the generated messages |
 //! | [`device`] | the RPCs: who may do what, and what they do |
 //! | `arbitration`, `role`, [`clients`] | primary and backups; what roles may do; the open streams |
-//! | [`stream`], `packet_io`, [`digest`] | packets, digests and idle entries on the streams |
+//! | [`stream`], `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
 //! | `write`, `read`, `cost`, `direct`, [`read_stream`] | updates and queries; what these take; thousands of counters; long answers |
 //! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
@@ -25,7 +25,7 @@ pub mod clients;
 mod cost;
 mod data;
 pub mod device;
-pub mod digest;
+mod digest;
 mod entry;
 pub mod error;
 mod fast_read;

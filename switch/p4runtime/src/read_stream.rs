@@ -39,7 +39,7 @@ const MAX_READ_KIB: usize = 256 << 10;
 
 /// The reads under way.
 #[derive(Default)]
-pub struct Reads(Mutex<UnderWay>);
+pub(crate) struct Reads(Mutex<UnderWay>);
 
 #[derive(Default)]
 struct UnderWay {
@@ -105,7 +105,7 @@ impl Drop for ReadPermit {
 }
 
 /// Entities that could be read, in bounded portions, and at the end the status of those that could not.
-pub struct Chunks {
+pub(crate) struct Chunks {
     answers: std::vec::IntoIter<Checked<Answer>>,
     current: Option<Answer>,
     outcomes: Vec<Checked<()>>,
@@ -113,7 +113,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    pub fn new(answers: Vec<Checked<Answer>>) -> Self {
+    pub(crate) fn new(answers: Vec<Checked<Answer>>) -> Self {
         Chunks { outcomes: Vec::with_capacity(answers.len()), answers: answers.into_iter(), current: None, done: false }
     }
 

@@ -94,15 +94,6 @@ impl Dataplane {
     /// Gives ports other link models, all at once; what waits there is kept. A trace stays as it was.
     /// Returns when they are in effect.
     pub async fn set_links(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
-        self.begin_set_links(links).await.map_err(|_| UpdateError::Stopped)
-    }
-
-    /// Sets link models as [`Dataplane::set_links`] does, for callers without an async runtime.
-    pub fn set_links_blocking(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
-        block_on(self.begin_set_links(links)).map_err(|_| UpdateError::Stopped)
-    }
-
-    fn begin_set_links(&self, links: Vec<(PortNumber, LinkConfig)>) -> oneshot::Receiver<()> {
         let (done, answer) = oneshot::channel();
         let ports = self.inner.ports();
         // A port that was removed meanwhile needs none.
@@ -114,7 +105,12 @@ impl Dataplane {
         });
         let links = links.collect();
         self.inner.commands.send(Command::Links { links, done });
-        answer
+        answer.await.map_err(|_| UpdateError::Stopped)
+    }
+
+    /// Sets link models as [`Dataplane::set_links`] does, for callers without an async runtime.
+    pub fn set_links_blocking(&self, links: Vec<(PortNumber, LinkConfig)>) -> Result<(), UpdateError> {
+        block_on(self.set_links(links))
     }
 
     /// A port that is not enabled is down: it takes and sends nothing.

@@ -47,9 +47,7 @@ impl Dataplane {
 
     /// Adds a port as [`Dataplane::add_port`] does, for callers without an async runtime.
     pub fn add_port_blocking(&self, config: PortConfig) -> Result<(), UpdateError> {
-        let Opening { new, port, opened } = self.begin_open(NewPort { config, enabled: true })?;
-        let io = block_on(opened).map_err(|_| UpdateError::Stopped)?;
-        self.begin_change(&[], &mut vec![self.end_open(new, port, io)?]).map(drop)
+        block_on(self.add_port(config))
     }
 
     /// Takes a port away; what waits in its queues is dropped, and counted. The CPU port stays.
@@ -59,12 +57,7 @@ impl Dataplane {
 
     /// Removes a port as [`Dataplane::remove_port`] does, for callers without an async runtime.
     pub fn remove_port_blocking(&self, number: PortNumber) -> Result<(), UpdateError> {
-        for removed in self.begin_change(&[number], &mut Vec::new())? {
-            if let Some((_, line)) = block_on(removed).map_err(|_| UpdateError::Stopped)? {
-                self.close(line);
-            }
-        }
-        Ok(())
+        block_on(self.remove_port(number))
     }
 
     /// Takes ports away and adds others, all or nothing, the interfaces of which must not be those of any other port.

@@ -49,9 +49,7 @@ impl Dataplane {
 
     /// Commits as [`Dataplane::commit`] does, for callers without an async runtime.
     pub fn commit_blocking(&self, program: Program) -> Result<(), UpdateError> {
-        let replaced = self.begin_commit(self.prepare(program)?);
-        drop(block_on(replaced).map_err(|_| UpdateError::Stopped)?);
-        Ok(())
+        block_on(self.commit(program))
     }
 
     /// Makes a program ready, which takes its time, and nobody waits for that.
@@ -99,8 +97,10 @@ impl Dataplane {
 
     /// Commits, as [`Dataplane::commit`] does, a program that was made ready.
     pub async fn commit_prepared(&self, prepared: Prepared) -> Result<(), UpdateError> {
-        let old = self.begin_commit(prepared).await.map_err(|_| UpdateError::Stopped)?;
+        let Prepared(stage) = prepared;
+        let (old, answer) = self.inner.replace(&mut self.inner.store(), stage);
         self.inner.free(old);
+        self.inner.free(answer.await.map_err(|_| UpdateError::Stopped)?);
         Ok(())
     }
 
@@ -129,38 +129,28 @@ impl Dataplane {
         Ok(())
     }
 
-    fn begin_commit(&self, Prepared(stage): Prepared) -> Replaced {
-        let mut store = self.inner.store();
-        let (old, answer) = self.inner.replace(&mut store, stage);
-        drop(store);
-        self.inner.free(old);
-        answer
-    }
-
     /// Applies the updates in order, each on its own; one result for each. Returns when all are in effect.
     pub async fn write(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, ended) = self.begin_write(updates);
-        let applied = match ended {
-            Some(ended) => ended.await.is_ok(),
-            None => true,
-        };
-        finish_write(results, applied)
-    }
-
-    /// Writes as [`Dataplane::write`] does, for callers without an async runtime.
-    pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
-        let (results, ended) = self.begin_write(updates);
-        finish_write(results, ended.is_none_or(|ended| block_on(ended).is_ok()))
-    }
-
-    fn begin_write(&self, updates: Vec<Update>) -> (Vec<Result<(), UpdateError>>, Ended) {
         let number = updates.len();
         let mut changes = Vec::with_capacity(number);
         let written = self.change(false, |store, now| {
             let results = updates.into_iter().map(|update| store.update(update, now, &mut changes)).collect();
             (results, changes)
         });
-        written.unwrap_or_else(|error| (vec![Err(error); number], None))
+        let (results, ended): (Vec<Result<(), UpdateError>>, Ended) = match written {
+            Ok(written) => written,
+            Err(error) => return vec![Err(error); number],
+        };
+        let applied = match ended {
+            Some(ended) => ended.await.is_ok(),
+            None => true,
+        };
+        if applied { results } else { results.into_iter().map(|r| r.and(Err(UpdateError::Stopped))).collect() }
+    }
+
+    /// Writes as [`Dataplane::write`] does, for callers without an async runtime.
+    pub fn write_blocking(&self, updates: Vec<Update>) -> Vec<Result<(), UpdateError>> {
+        block_on(self.write(updates))
     }
 
     /// Applies all updates, or none when one is refused, which is named by its place. `undo` grows by what takes them
@@ -287,8 +277,4 @@ impl Inner {
         self.commands.send(Command::Commit { machine: stage.machine, changes, moved_counts: stage.moved_counts, done });
         (old, answer)
     }
-}
-
-fn finish_write(results: Vec<Result<(), UpdateError>>, applied: bool) -> Vec<Result<(), UpdateError>> {
-    if applied { results } else { results.into_iter().map(|r| r.and(Err(UpdateError::Stopped))).collect() }
 }
