@@ -6,7 +6,7 @@
 //! | `proto` | the generated service |
 //! | `listen`, `tls` | where the server listens, with or without TLS |
 //! | `fast_path`, `message_size`, `budget`, `fields` | the way to the service; requests that are too long; memory of requests and answers |
-//! | `service`, `read_stream`, `stream` | the RPCs in their turn; long answers; streams and what they are told |
+//! | `shared`, `service`, `read_stream`, `stream` | whose turn it is; the RPCs; long answers; streams and what they are told |
 
 mod budget;
 mod fast_path;
@@ -16,6 +16,7 @@ mod message_size;
 mod proto;
 mod read_stream;
 mod service;
+mod shared;
 mod stream;
 mod tls;
 
@@ -37,7 +38,8 @@ use fast_path::First;
 use listen::Connections;
 use message_size::LongMessages;
 use proto::p4_runtime_server::P4RuntimeServer;
-use service::{Service, Shared};
+use service::Service;
+use shared::Shared;
 pub use tls::{Secured, Tls};
 
 /// Requests and streams of one connection at once, and how many of them are read and answered at a time.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::service::grpc_status;
+use super::shared::grpc_status;
 
 pub type ReadStream = Pin<Box<dyn tokio_stream::Stream<Item = Result<ReadResponse, tonic::Status>> + Send>>;
 

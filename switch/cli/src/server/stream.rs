@@ -19,7 +19,7 @@ use tokio::task::coop::cooperative;
 use tonic::Streaming;
 
 use super::message_size::too_long;
-use super::service::Shared;
+use super::shared::Shared;
 
 /// Time that a stream which ends with an error waits for its client to take it.
 const LAST_WORD: Duration = Duration::from_secs(5);
