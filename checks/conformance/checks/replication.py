@@ -89,6 +89,34 @@ def port_as_bytes(fixture: Fixture) -> None:
     fixture.ask(MULTICAST, b=7)
 
 
+@check("9.5", "replicas whose ports are numbers are read so, and a client that adds one keeps the others")
+def port_as_number(fixture: Fixture) -> None:
+    ports = [p4r.Replica(egress_port=fixture.home, instance=instance) for instance in (1, 2)]
+    group = p4r.MulticastGroupEntry(multicast_group_id=7, replicas=ports)
+    session = p4r.CloneSessionEntry(session_id=7, replicas=ports)
+    fixture.insert(group, session)
+    wanted = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
+    fixture.found(groups(7), [wanted], "the group")
+    fixture.found(sessions(7), [p4r.PacketReplicationEngineEntry(clone_session_entry=session)], "the clone session")
+    (read,) = fixture.read(groups(7))
+    read.multicast_group_entry.replicas.add(egress_port=fixture.home, instance=3)
+    fixture.modify(read.multicast_group_entry)
+    found = [one.replica for one in fixture.answers(3, MULTICAST, b=7)]
+    expect(sorted(found), [1, 2, 3], "instances of the replicas")
+
+
+@check("9.5.1", "both forms of a port in one group are read as they were written", since="1.4.0")
+def ports_in_both_forms(fixture: Fixture) -> None:
+    ports = [p4r.Replica(port=binary(fixture.home), instance=1), p4r.Replica(egress_port=fixture.home, instance=2)]
+    group = p4r.MulticastGroupEntry(multicast_group_id=7, replicas=ports)
+    fixture.insert(group)
+    fixture.found(groups(7), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "the group")
+    fixture.delete(group)
+    group.replicas[1].port = binary(fixture.home)
+    fixture.insert(group)
+    fixture.found(groups(7), [p4r.PacketReplicationEngineEntry(multicast_group_entry=group)], "a new group")
+
+
 @check("9.5.1", "metadata is kept and returned", since="1.4.0")
 def group_metadata(fixture: Fixture) -> None:
     group = fixture.group(5, (fixture.home, 1))

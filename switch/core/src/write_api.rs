@@ -86,7 +86,7 @@ pub struct EntryView {
 }
 
 /// Object that makes copies of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Replicated {
     Group(u32),
     Session(u32),

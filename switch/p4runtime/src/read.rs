@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apswitch_dataplane::control::{
-    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig,
+    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -431,21 +431,27 @@ impl Reader<'_> {
                 let groups = self.dataplane.multicast_groups(Some(id).filter(|&id| id != 0));
                 check_found(&groups, id, "multicast group")?;
                 let metadata = |group| self.client_metadata.multicast_metadata.get(&group).cloned().unwrap_or_default();
-                let groups: Vec<_> = groups.into_iter().map(|(id, group)| (id, group, metadata(id))).collect();
-                Ok(self.many(groups.into_iter().map(move |(multicast_group_id, (group, backups), metadata)| {
-                    let replicas = replication::messages(&group, &backups);
-                    let entry = p4::MulticastGroupEntry { multicast_group_id, replicas, metadata };
-                    wrap(Type::MulticastGroupEntry(entry))
-                })))
+                let numbered = |group| self.numbered_ports(Replicated::Group(group));
+                let groups: Vec<_> =
+                    groups.into_iter().map(|(id, group)| (id, group, metadata(id), numbered(id))).collect();
+                Ok(self.many(groups.into_iter().map(
+                    move |(multicast_group_id, (group, backups), metadata, numbered)| {
+                        let replicas = replication::messages(&group, &backups, &numbered);
+                        let entry = p4::MulticastGroupEntry { multicast_group_id, replicas, metadata };
+                        wrap(Type::MulticastGroupEntry(entry))
+                    },
+                )))
             }
             Some(Type::CloneSessionEntry(filter)) => {
                 let id = filter.session_id;
                 let sessions = self.dataplane.clone_sessions(Some(id).filter(|&id| id != 0));
                 check_found(&sessions, id, "clone session")?;
-                Ok(self.many(sessions.into_iter().map(move |(session_id, (session, backups))| {
+                let numbered = |session| self.numbered_ports(Replicated::Session(session));
+                let sessions: Vec<_> = sessions.into_iter().map(|(id, session)| (id, session, numbered(id))).collect();
+                Ok(self.many(sessions.into_iter().map(move |(session_id, (session, backups), numbered)| {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
-                        replicas: replication::messages(&session.replicas, &backups),
+                        replicas: replication::messages(&session.replicas, &backups, &numbered),
                         class_of_service: 0,
                         packet_length_bytes: session.packet_length_bytes as i32,
                     }))
@@ -453,6 +459,10 @@ impl Reader<'_> {
             }
             None => refuse!(InvalidArgument, "the packet replication engine entry is empty"),
         }
+    }
+
+    fn numbered_ports(&self, of: Replicated) -> Vec<bool> {
+        self.client_metadata.numbered_ports.get(&of).cloned().unwrap_or_default()
     }
 
     fn digest_entries(&self, filter: &p4::DigestEntry) -> Checked<Answer> {

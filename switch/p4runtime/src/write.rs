@@ -24,7 +24,7 @@ use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
 use super::proto::p4::v1::update::Type;
-use super::replication;
+use super::replication::{self, Replicas};
 use super::role::Access;
 use super::schema::{Schema, Table, cells, known, table};
 
@@ -44,6 +44,8 @@ const NOTHING: ColourCounts = [CounterValue { packets: 0, bytes: 0 }; 3];
 #[derive(Default)]
 pub struct ClientMetadata {
     pub multicast_metadata: HashMap<u32, Bytes>,
+    /// Replicas whose ports came as `egress_port`: for each of the entry, whether it did.
+    pub numbered_ports: HashMap<Replicated, Vec<bool>>,
     pub default_cookies: HashMap<TableId, Vec<u8>>,
 }
 
@@ -84,6 +86,7 @@ async fn breathe() {
 
 enum Note {
     Multicast(u32, Bytes),
+    NumberedPorts(Replicated, Vec<bool>),
     Default(TableId, Vec<u8>),
 }
 
@@ -222,6 +225,10 @@ impl<'a> Writer<'a> {
                 Note::Multicast(group, metadata) => {
                     drop(self.client_metadata.multicast_metadata.insert(group, metadata))
                 }
+                Note::NumberedPorts(of, numbered) if numbered.is_empty() => {
+                    drop(self.client_metadata.numbered_ports.remove(&of))
+                }
+                Note::NumberedPorts(of, numbered) => drop(self.client_metadata.numbered_ports.insert(of, numbered)),
                 Note::Default(table, cookie) if cookie.is_empty() => {
                     drop(self.client_metadata.default_cookies.remove(&table))
                 }
@@ -432,13 +439,14 @@ impl<'a> Writer<'a> {
                 if operation == Type::Delete {
                     self.push(Update::DeleteMulticastGroup { group });
                     self.note(Note::Multicast(group, Bytes::new()));
+                    self.note(Note::NumberedPorts(Replicated::Group(group), Vec::new()));
                     return Ok(());
                 }
                 if message.metadata.len() > MAX_METADATA_LEN {
                     let reason = "bytes of metadata are the most";
                     return refuse!(ResourceExhausted, "multicast group {group}: {MAX_METADATA_LEN} {reason}");
                 }
-                let (replicas, backups) = replication::replicas(&message.replicas)
+                let Replicas { replicas, backups, numbered } = replication::replicas(&message.replicas)
                     .map_err(|e| e.at(format_args!("multicast group {group}")))?;
                 self.push(match operation {
                     Type::Insert => Update::InsertMulticastGroup { group, replicas },
@@ -447,6 +455,7 @@ impl<'a> Writer<'a> {
                 self.backups(Replicated::Group(group), backups);
                 // A copy, so that it does not keep the whole request alive.
                 self.note(Note::Multicast(group, Bytes::copy_from_slice(&message.metadata)));
+                self.note(Note::NumberedPorts(Replicated::Group(group), numbered));
                 Ok(())
             }
             Some(Entry::CloneSessionEntry(message)) => {
@@ -456,9 +465,10 @@ impl<'a> Writer<'a> {
                 }
                 if operation == Type::Delete {
                     self.push(Update::DeleteCloneSession { session });
+                    self.note(Note::NumberedPorts(Replicated::Session(session), Vec::new()));
                     return Ok(());
                 }
-                let (replicas, backups) = replication::replicas(&message.replicas)
+                let Replicas { replicas, backups, numbered } = replication::replicas(&message.replicas)
                     .map_err(|e| e.at(format_args!("clone session {session}")))?;
                 if message.class_of_service != 0 {
                     return refuse!(Unimplemented, "clone session {session}: only class of service 0 is supported");
@@ -472,6 +482,7 @@ impl<'a> Writer<'a> {
                     _ => Update::ModifyCloneSession { session, config },
                 });
                 self.backups(Replicated::Session(session), backups);
+                self.note(Note::NumberedPorts(Replicated::Session(session), numbered));
                 Ok(())
             }
             None => refuse!(InvalidArgument, "the packet replication engine entry is empty"),
