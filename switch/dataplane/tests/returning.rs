@@ -17,19 +17,17 @@ fn features(change: impl FnOnce(&mut Json)) -> Program {
     Program::load(json.to_string().as_bytes()).unwrap()
 }
 
-/// A condition of egress, by the P4 that it stands for.
-fn condition<'a>(json: &'a mut Json, source: &str) -> &'a mut Json {
+/// The condition of egress that asks for this kind, and for something more.
+fn condition(json: &mut Json, kind: u8) -> &mut Json {
     let conditions = json["pipelines"][1]["conditionals"].as_array_mut().unwrap();
-    let found =
-        conditions.iter_mut().find(|c| c["source_info"]["source_fragment"].as_str().unwrap().starts_with(source));
-    &mut found.unwrap()["expression"]["value"]
+    let kind = format!("{kind:#x}");
+    let found = conditions.iter_mut().map(|condition| &mut condition["expression"]["value"]);
+    found.into_iter().find(|both| both["left"]["value"]["right"]["value"] == *kind).unwrap()
 }
 
 /// Recirculates all packets of this kind, and for ever: their index stays as it is.
 fn recirculate_for_ever(json: &mut Json, kind: u8) {
-    let kind_is = &mut condition(json, "h.request.kind == 0x18")["left"]["value"];
-    assert_eq!(kind_is["right"]["value"], "0x18");
-    kind_is["right"]["value"] = format!("{kind:#x}").into();
+    condition(json, 0x18)["left"]["value"]["right"]["value"] = format!("{kind:#x}").into();
     let actions = json["actions"].as_array_mut().unwrap();
     let recirculates =
         |action: &&mut Json| action["primitives"].as_array().unwrap().iter().any(|p| p["op"] == "recirculate");
@@ -41,7 +39,7 @@ fn recirculate_for_ever(json: &mut Json, kind: u8) {
 
 /// Clones packets of this kind in egress, to session 7; also those that were there before, if they shall.
 fn clone_in_egress(json: &mut Json, kind: u8, again: bool) {
-    let both = condition(json, "h.request.kind == 0x17");
+    let both = condition(json, 0x17);
     both["left"]["value"]["right"]["value"] = format!("{kind:#x}").into();
     if again {
         both["right"]["value"]["op"] = ">=".into();
