@@ -296,7 +296,7 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/hosts/sessions.md", '{"kind"'): HOSTS,
     ("docs/hosts/sessions.md", "$ hosts sessions"): HOSTS,
     ("docs/hosts/two-uplinks.md", "sysctl "): in_a_namespace,
-    ("docs/index.md", " Mb/s"): vocabulary("experiments/*.py", "experiments/catalogue/ncr/*.py"),
+    ("docs/index.md", "                down"): vocabulary("experiments/**/*.py"),
     ("docs/install.md", "    2.31 MB"): vocabulary("packaging/debian/*/control", "tools/dist/*.py"),
     ("docs/library.md", "from accesspoint.wifi"): calls_of("examples/roaming.py"),
     ("docs/ns3.md", "#include"): elsewhere("topologies/tests/test_ns3.py", "```cpp"),

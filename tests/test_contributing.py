@@ -30,8 +30,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="labs and packet tests
 
 
 def run(command: str, place: Path, seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command line in a checkout; none of the caller's Python paths counts."""
-    words, env = ["bash", "-c", command], {**os.environ, "PYTHONPATH": "", **variables}
+    """Run a command line in a checkout, without the caller's Python paths and what a make around it says."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    words, env = ["bash", "-c", command], {**kept, "PYTHONPATH": "", **variables}
     return subprocess.run(words, cwd=place, env=env, capture_output=True, text=True, timeout=seconds)
 
 
