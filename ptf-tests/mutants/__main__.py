@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make mutants`: every mutant of the compiled program must be found by a packet test, but for those that cannot be.
 
-Each is loaded on apswitch. First the model is asked (tests/test_model.py), then, for the ACK filter, the model of
-connections; killers.toml names the test for those that neither can find, and for those that no test can find, the
-reason. What is found otherwise than it says, or
-not at all, is an error; `--renew` looks for killers of what is new.
+Each is loaded on apswitch, and the model is asked (tests/test_model.py), but not of the ACK filter: it decides each
+packet alone. killers.toml names the test for those that the model cannot find, and for those that no test can find, the
+reason. What is found otherwise than it says, or not at all, is an error; `--renew` looks for killers of what is new.
 
 Exit code: 0 all as killers.toml says, 1 not, 2 it could not be tried.
 """
@@ -108,10 +107,9 @@ class MutantSwitch:
         found = result.failures + result.errors
         return (found[0][1].strip().splitlines()[-1][:100] or "failed") if found else ""
 
-    def killer(self, name: str, mutant: str, original: str) -> str:
-        """Return a test of the suite that fails with the mutant and not with the program; empty when there is none."""
-        first = STAGE_TESTS.get(stage_of(name))
-        for module in sorted(MODULES, key=lambda module: module != first):
+    def killer(self, modules: list[str], mutant: str, original: str) -> str:
+        """Return a test that fails with the mutant and not with the program; empty when the modules have none."""
+        for module in modules:
             for test in tests_of(module):
                 if not self.failure(test):
                     continue
@@ -176,13 +174,17 @@ def attempt(switch: MutantSwitch, program: str, name: str, killer: str | None, o
         return (killer, how) if (how := connection_failure(program)) else ("", "")
     if killer and killer != MODEL:
         return (killer, how) if (how := switch.failure(killer)) else ("", "")
-    if how := switch.failure(MODEL):
+    stage = stage_of(name)
+    if stage != "ack_filter" and (how := switch.failure(MODEL)):
         return MODEL, how
-    if original and (not name or stage_of(name) in CONNECTION_STAGES) and (how := connection_failure(program)):
-        return CONNECTIONS, how
-    if original and name:
+    own = STAGE_TESTS.get(stage)
+    if original and name and own and (test := switch.killer([own], program, original)):
+        return test, ""
+    if original and (not name or stage in CONNECTION_STAGES):
+        return (CONNECTIONS, how) if (how := connection_failure(program)) else ("", "")
+    if original:
         switch.load(program)
-        return switch.killer(name, program, original), ""
+        return switch.killer([module for module in MODULES if module != own], program, original), ""
     return "", ""
 
 

@@ -184,7 +184,7 @@ class EachChangeOfEcnIsKept(FilterTest):
         self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=380))
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
         said = ("A", "A", "AE", "AE", "A", "A", "A")
-        acks = [build_ack(STATION, SLOW, 1000 * number, flags=flags) for number, flags in enumerate(said, 1)]
+        acks = [build_ack(STATION, SLOW, 0x60000000 + 1000 * number, flags=flags) for number, flags in enumerate(said)]
         self.send(STATION, *bulk, *acks)
         self.expect(SLOW, *bulk, *acks[:4], acks[-1])
         self.expect_nothing()
@@ -350,8 +350,8 @@ class NewUserOfAnIndexSparesTheQueue(FilterTest):
         earlier = flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=1)
         self.insert(*ONE_QUEUE, earlier)
         bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(3)]
-        waiting = [build_ack(STATION, SLOW, number, flags=flags) for number, flags in ((500, "A"), (1000, "AE"))]
-        later = [build_ack(STATION, SLOW, number, sport=9) for number in (999, 5000, 4999)]
+        waiting = [build_ack(STATION, SLOW, number) for number in (500, 1000)]
+        later = [build_ack(STATION, SLOW, number, sport=9) for number in (998, 999)]
         self.send(STATION, *bulk, *waiting)
         self.expect_queued(SLOW, {7: 5})
         self.delete(earlier)
