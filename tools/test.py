@@ -156,7 +156,11 @@ CONTENTS = {
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
 STAGES = (
-    (("compile", "rust", "hosts", "topologies", "experiments"), ("controller", "switch", "check"), ("ptf", "project")),
+    (
+        ("compile", "rust", "hosts", "topologies", "experiments", "check"),
+        ("controller", "switch"),
+        ("ptf", "project"),
+    ),
 )
 """Stages of `make test`, one after the other; the rows of a stage run at the same time. Packet tests wait most of their
 time, so the compiler runs meanwhile; `check` wants cargo's lock, so it comes last."""
