@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets: what they do with an input; `corpus.rs` does it with those that were kept.
+#![allow(dead_code)]
 
 pub mod programs;
 
