@@ -157,8 +157,8 @@ CONTENTS = {
 }
 STAGES = (
     (
-        ("compile", "rust", "hosts", "topologies", "experiments", "check"),
-        ("controller", "switch"),
+        ("compile", "rust", "hosts", "topologies", "switch", "experiments", "check"),
+        ("controller",),
         ("ptf", "project"),
     ),
 )
