@@ -9,6 +9,8 @@ mod direct;
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
+use std::hash::Hash;
+use std::ops::Deref;
 use std::task::Poll;
 
 use apswitch_dataplane::control::{
@@ -82,6 +84,15 @@ async fn breathe() {
         Poll::Pending
     })
     .await
+}
+
+/// Keeps what a client wrote; nothing at all takes no place.
+fn keep<K: Eq + Hash, T, V: Deref<Target = [T]>>(kept: &mut HashMap<K, V>, key: K, written: V) {
+    if written.is_empty() {
+        kept.remove(&key);
+    } else {
+        kept.insert(key, written);
+    }
 }
 
 enum Note {
@@ -219,20 +230,9 @@ impl<'a> Writer<'a> {
         for (owner, note) in self.noted.drain(..) {
             match note {
                 _ if self.outcomes[owner].is_err() => {}
-                Note::Multicast(group, metadata) if metadata.is_empty() => {
-                    drop(self.client_metadata.multicast_metadata.remove(&group))
-                }
-                Note::Multicast(group, metadata) => {
-                    drop(self.client_metadata.multicast_metadata.insert(group, metadata))
-                }
-                Note::NumberedPorts(of, numbered) if numbered.is_empty() => {
-                    drop(self.client_metadata.numbered_ports.remove(&of))
-                }
-                Note::NumberedPorts(of, numbered) => drop(self.client_metadata.numbered_ports.insert(of, numbered)),
-                Note::Default(table, cookie) if cookie.is_empty() => {
-                    drop(self.client_metadata.default_cookies.remove(&table))
-                }
-                Note::Default(table, cookie) => drop(self.client_metadata.default_cookies.insert(table, cookie)),
+                Note::Multicast(group, metadata) => keep(&mut self.client_metadata.multicast_metadata, group, metadata),
+                Note::NumberedPorts(of, numbered) => keep(&mut self.client_metadata.numbered_ports, of, numbered),
+                Note::Default(table, cookie) => keep(&mut self.client_metadata.default_cookies, table, cookie),
             }
         }
     }
