@@ -129,7 +129,7 @@ def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:
         "runner.PARTS = {'one': part('one', 'two', 0), 'two': part('two', 'one', 3),\n"
         "    'after': lambda outcome, marks: runner.call(outcome, 'echo', 'on')}\n"
         "runner.CONTENTS = dict.fromkeys(runner.PARTS, 'a part')\n"
-        "runner.STAGES = ((('one',), ('two', 'after')),)\n"
+        "runner.ROWS = (('one',), ('two', 'after'))\n"
         "sys.exit(runner.main([]))\n"
     )
     done = subprocess.run(

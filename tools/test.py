@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,12 +79,6 @@ def pytest(outcome: Outcome, marks: str, room: str) -> None:
                 outcome.skipped[ends[0].get("message") or "no reason given"] += 1
     if code not in (0, 5):  # 5: none has these marks
         outcome.failed.append(f"`{' '.join((*command, room))}` ended with {code}")
-
-
-def side_by_side(*rows: Callable[[], object]) -> None:
-    with ThreadPoolExecutor(len(rows)) as pool:
-        for done in [pool.submit(row) for row in rows]:
-            done.result()
 
 
 def compile_tests(outcome: Outcome, marks: str) -> None:
@@ -155,17 +148,15 @@ CONTENTS = {
     "bmv2": "packet tests on BMv2",
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
-STAGES = (
-    (
-        ("compile", "rust", "hosts", "topologies", "switch", "experiments", "check"),
-        ("controller",),
-        ("ptf", "project"),
-    ),
+ROWS = (
+    ("compile", "rust", "hosts", "topologies", "switch", "experiments", "check"),
+    ("controller",),
+    ("ptf", "project"),
 )
-"""Stages of `make test`, one after the other; the rows of a stage run at the same time. Packet tests wait most of their
-time, so the compiler runs meanwhile; `check` wants cargo's lock, so it comes last."""
-ALL_STAGES = ((("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants"),),)
-"""Stages of `make test-all` after those: tests that keep times have the machine for themselves."""
+"""Parts of `make test`, in rows that run at the same time. Packet tests wait most of their time, so the compiler runs
+meanwhile; `check` wants cargo's lock, so it comes last."""
+ALL_ROW = ("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants")
+"""Parts of `make test-all` after those: tests that keep times have the machine for themselves."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
@@ -183,9 +174,9 @@ def summary(outcomes: dict[str, Outcome]) -> str:
     return "\n".join([*lines, "", *(["Failed:", *failed] if failed else ["Everything that ran has passed."])])
 
 
-def run_stages(stages: Sequence[Sequence[Sequence[str]]], marks: str, suffix: str = "") -> dict[str, Outcome]:
-    """Run parts; return name -> outcome."""
-    outcomes = {name + suffix: Outcome(shown=row is stage[0]) for stage in stages for row in stage for name in row}
+def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dict[str, Outcome]:
+    """Run rows of parts at the same time; return name -> outcome."""
+    outcomes = {name + suffix: Outcome(shown=row is rows[0]) for row in rows for name in row}
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
@@ -194,11 +185,12 @@ def run_stages(stages: Sequence[Sequence[Sequence[str]]], marks: str, suffix: st
             PARTS[name](outcomes[name + suffix], marks)
             outcomes[name + suffix].seconds = time.monotonic() - start
 
-    for stage in stages:
-        if len(stage) > 1:
-            print(f"\n== at the same time: {'; '.join(', '.join(row) for row in stage)}")
-            print("   (the output of all rows but the first appears when a command has ended)", flush=True)
-        side_by_side(*(partial(run_row, row) for row in stage))
+    if len(rows) > 1:
+        print(f"\n== at the same time: {'; '.join(', '.join(row) for row in rows)}")
+        print("   (the output of all rows but the first appears when a command has ended)", flush=True)
+    with ThreadPoolExecutor(len(rows)) as pool:
+        for done in [pool.submit(run_row, row) for row in rows]:
+            done.result()
     return outcomes
 
 
@@ -260,11 +252,11 @@ def main(words: list[str]) -> int:
     if options.quick:
         outcomes = quick()
     elif options.part:
-        outcomes = run_stages(((options.part,),), "" if options.all else FAST)
+        outcomes = run_rows((options.part,), "" if options.all else FAST)
     else:
-        outcomes = run_stages(STAGES, FAST)
+        outcomes = run_rows(ROWS, FAST)
         if options.all:
-            outcomes |= run_stages(ALL_STAGES, REST, " (all)")
+            outcomes |= run_rows((ALL_ROW,), REST, " (all)")
     print(f"\n{time.monotonic() - began:.0f} s in all")
     print(summary(outcomes))
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
