@@ -177,15 +177,14 @@ def attempt(switch: MutantSwitch, program: str, name: str, killer: str | None, o
     stage = stage_of(name)
     if stage != "ack_filter" and (how := switch.failure(MODEL)):
         return MODEL, how
+    if not original:
+        return "", ""
     own = STAGE_TESTS.get(stage)
-    if original and name and own and (test := switch.killer([own], program, original)):
+    if name and own and (test := switch.killer([own], program, original)):
         return test, ""
-    if original and (not name or stage in CONNECTION_STAGES):
+    if not name or stage in CONNECTION_STAGES:
         return (CONNECTIONS, how) if (how := connection_failure(program)) else ("", "")
-    if original:
-        switch.load(program)
-        return switch.killer([module for module in MODULES if module != own], program, original), ""
-    return "", ""
+    return switch.killer([module for module in MODULES if module != own], program, original), ""
 
 
 def connection_failure(program: str) -> str:

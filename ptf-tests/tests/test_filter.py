@@ -29,6 +29,11 @@ def slow_flow(index: int, **fields: Any) -> P4TableEntry:
     return flow_entry(STATION, SLOW, protocol=6, flow_index=index, **fields)
 
 
+def slow_bulk(count: int = 2) -> list[Packet]:
+    """Return data for the slow link, behind which what comes next waits."""
+    return [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(count)]
+
+
 class FilterTest(HostsTest):
     """A filter test: pure ACKs that leave the uplink port go first and are filtered."""
 
@@ -53,7 +58,7 @@ class WaitingTest(FilterTest):
 
     def expect_left(self, arrived: Sequence[Packet], sent: Sequence[Packet]) -> None:
         """Send these segments in this order behind data, and expect `sent` of them."""
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
+        bulk = slow_bulk()
         self.send(STATION, *bulk, *arrived)
         self.expect(SLOW, *bulk, *sent, timeout=20)
         self.expect_nothing()
@@ -96,25 +101,21 @@ class AckForAnotherQueueIsKept(WaitingTest):
 
     def runTest(self) -> None:
         self.insert(slow_flow(388), ack_flow(388))
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
-        newest = build_ack(STATION, SLOW, 5000)
-        self.send(STATION, *bulk, build_ack(STATION, SLOW, 1000), newest)
+        bulk = slow_bulk()
+        waiting = [build_ack(STATION, SLOW, number) for number in (1000, 5000)]
+        self.send(STATION, *bulk, *waiting)
         self.expect_queued(SLOW, {7: 4})
         self.expect_sent(4000)
-        self.expect(SLOW, *bulk, build_ack(STATION, SLOW, 1000), newest)
+        self.expect(SLOW, *bulk, *waiting)
         self.expect_nothing()
 
 
-class SupersededAckLeavesTheQueue(FilterTest):
+class SupersededAckLeavesTheQueue(WaitingTest):
     """ACKs that wait behind data are filtered when they leave the queue: only the newest is sent."""
 
     def runTest(self) -> None:
-        self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=302))
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
-        acks = [build_ack(STATION, SLOW, number) for number in (1000, 2000, 3000)]
-        self.send(STATION, *bulk, *acks)
-        self.expect(SLOW, *bulk, acks[-1])
-        self.expect_nothing()
+        self.insert(slow_flow(302))
+        self.expect_left_of((1000, 2000, 3000), (3000,))
         self.expect_counts(SLOW, arrived=5, sent=3, filtered=2)
 
 
@@ -177,17 +178,14 @@ class EcnIsNeverLost(WaitingTest):
                     self.delete(flow)
 
 
-class EachChangeOfEcnIsKept(FilterTest):
+class EachChangeOfEcnIsKept(WaitingTest):
     """ACKs that wait before a change of ECN are all sent: marked bytes stay apart from unmarked ones."""
 
     def runTest(self) -> None:
-        self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=380))
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
+        self.insert(slow_flow(380))
         said = ("A", "A", "AE", "AE", "A", "A", "A")
         acks = [build_ack(STATION, SLOW, 0x60000000 + 1000 * number, flags=flags) for number, flags in enumerate(said)]
-        self.send(STATION, *bulk, *acks)
-        self.expect(SLOW, *bulk, *acks[:4], acks[-1])
-        self.expect_nothing()
+        self.expect_left(acks, [*acks[:4], acks[-1]])
         self.expect_counts(SLOW, arrived=9, sent=7, filtered=2)
 
 
@@ -267,8 +265,8 @@ class NotAllAreFiltered(FilterTest):
     """At most fifteen waiting ACKs in a row are filtered."""
 
     def runTest(self) -> None:
-        self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=343))
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(6)]
+        self.insert(*ONE_QUEUE, slow_flow(343))
+        bulk = slow_bulk(6)
         acks = [build_ack(STATION, SLOW, number) for number in range(1, 41)]
         self.send(STATION, *bulk, *acks)
         # A target may spend the time of each filtered ACK.
@@ -347,15 +345,15 @@ class NewUserOfAnIndexSparesTheQueue(FilterTest):
     """ACKs of the earlier user that still wait are not compared with the next one's, nor the other way round."""
 
     def runTest(self) -> None:
-        earlier = flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=1)
+        earlier = slow_flow(313, generation=1)
         self.insert(*ONE_QUEUE, earlier)
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(3)]
+        bulk = slow_bulk(3)
         waiting = [build_ack(STATION, SLOW, number) for number in (500, 1000)]
         later = [build_ack(STATION, SLOW, number, sport=9) for number in (998, 999)]
         self.send(STATION, *bulk, *waiting)
         self.expect_queued(SLOW, {7: 5})
         self.delete(earlier)
-        self.insert(flow_entry(STATION, SLOW, protocol=6, flow_index=313, generation=2, sport=9))
+        self.insert(slow_flow(313, generation=2, sport=9))
         self.send(STATION, *later)
         self.expect(SLOW, *bulk, *waiting, later[1])
         self.expect_nothing()
@@ -392,7 +390,7 @@ class LostAckSupersedesNothing(FilterTest):
     """A newer ACK that the full queue dropped is no reason to drop the older one in the queue."""
 
     def runTest(self) -> None:
-        self.insert(*ONE_QUEUE, flow_entry(STATION, SLOW, protocol=6, flow_index=317))
+        self.insert(*ONE_QUEUE, slow_flow(317))
         bulk = build_udp(STATION, SLOW, size=1000)
         others = [build_ack(STATION, SLOW, number, sport=5000) for number in range(2 * SLOW_QUEUE)]
         older, newer = build_ack(STATION, SLOW, 1000), build_ack(STATION, SLOW, 2000)

@@ -10,7 +10,6 @@ from scapy.packet import Packet
 from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_udp
 from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, slow_flow
-from accesspoint.ptf_tests.tests.test_flows import flow_entry
 from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
 BUFFER, BATCH = 6, 3  # packets
@@ -145,7 +144,7 @@ class RefusedAckSupersedesNothing(GateTest):
         self.insert(
             gate_entry(SLOW, buffer=4, batch=4),
             *ONE_QUEUE,
-            flow_entry(STATION, SLOW, protocol=6, flow_index=321),
+            slow_flow(321),
         )
         older, newer = build_ack(STATION, SLOW, 4000), build_ack(STATION, SLOW, 5000)
         self.send_frames(2)

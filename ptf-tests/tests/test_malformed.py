@@ -25,7 +25,7 @@ from accesspoint.ptf_tests.lib.packets import (
     set_ecn,
 )
 from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
-from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE
+from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, slow_bulk
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 from accesspoint.ptf_tests.tests.test_mark import class_feedback, port_feedback
 
@@ -56,7 +56,7 @@ class MalformedTest(HostsTest):
 
     def expect_filter(self) -> None:
         """The filter works for these flow indices: of ACKs that wait for the slow port the newest is sent."""
-        bulk = [build_udp(STATION, SLOW, size=1000, sport=port) for port in range(2)]
+        bulk = slow_bulk()
         for version in (4, 6):
             acks = [build_ack(STATION, SLOW, number, version=version) for number in (2500, 3000, 2600)]
             self.send(STATION, *bulk, *acks)
