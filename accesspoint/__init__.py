@@ -4,8 +4,8 @@
     from accesspoint import AccessPoint
     ap1 = net.addSwitch("ap1", cls=AccessPoint, uplink="server")
 
-In Mininet: AccessPoint, Bmv2AccessPoint, AccessPointTopo, AccessPointLink, EndHost, Bridge, Features, PLAIN; on
-Mininet-WiFi `accesspoint.wifi.P4AP`. Links: LinkProfile, PROFILES, link_profile. A whole lab that leaves nothing
+In Mininet: P4Switch, AccessPoint, Bmv2AccessPoint, AccessPointTopo, AccessPointLink, EndHost, Bridge, Features, PLAIN;
+on Mininet-WiFi `accesspoint.wifi.P4AP`. Links: LinkProfile, PROFILES, link_profile. A whole lab that leaves nothing
 behind: `contained(main)` with a Lab in it. The controller's REST API: Client, ApiError. Experiments:
 `accesspoint.experiment`.
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from accesspoint.topologies.mininet.network import AccessPointTopo, Lab
     from accesspoint.topologies.mininet.nodes import ApLink as AccessPointLink
     from accesspoint.topologies.mininet.nodes import Bridge, EndHost
+    from accesspoint.topologies.mininet.p4_switch import P4Switch
     from accesspoint.topologies.namespaces.contain import run as contained
     from accesspoint.topologies.requirements import LabError
 
@@ -51,6 +52,7 @@ __all__ = [
     "LabError",
     "LinkProfile",
     "Mininet",
+    "P4Switch",
     "ProfileError",
     "contained",
     "link_profile",
@@ -70,6 +72,7 @@ _PLACES = {
     "Lab": "accesspoint.topologies.mininet.network",
     "LabError": "accesspoint.topologies.requirements",
     "LinkProfile": "accesspoint.topologies.links.profiles",
+    "P4Switch": "accesspoint.topologies.mininet.p4_switch",
     "PLAIN": "accesspoint.topologies.features",
     "PROFILES": "accesspoint.topologies.links.profiles",
     "ProfileError": "accesspoint.topologies.links.profiles",

@@ -18,3 +18,9 @@ def last_line(file: Path) -> str:
     """The last line with something in it, or an empty string."""
     lines = file.read_text(errors="replace").split("\n") if file.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def last_lines(file: Path, number: int) -> str:
+    """The last lines of a file, with their line ends; an empty string where there is none."""
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    return "".join(f"{line}\n" for line in lines[-number:])

@@ -27,6 +27,17 @@ def apswitch() -> Path:
     return Path(os.environ.get("APSWITCH") or found or own)
 
 
+def python() -> str:
+    """Return the Python that has the controller's packages. `mn` runs on the system's, which has not. Raises
+    LabError."""
+    if importlib.util.find_spec("finsy"):
+        return sys.executable
+    own = ROOT / ".venv/bin/python"
+    if not own.exists():
+        raise LabError(f"{sys.executable} lacks the controller's packages: install them with `make setup`, or pip")
+    return str(own)
+
+
 def congestion_controls() -> list[str]:
     """Return the TCP congestion controls that this kernel has loaded."""
     return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()

@@ -22,11 +22,12 @@ DEFAULT = "apswitch"
 
 @dataclass(frozen=True)
 class Wiring:
-    """Arguments of a switch's start, without a program: a controller brings the pipeline over P4Runtime.
+    """Arguments of a switch's start.
 
     interfaces: port -> interface. grpc: address of P4Runtime. thrift: TCP port of BMv2's own interface. log: its
     file; None: stdout. links: port -> options of `apswitch --link`, for targets that model links themselves. seed: of
-    `apswitch`'s random numbers; None: another one each time.
+    `apswitch`'s random numbers; None: another one each time. program: BMv2 JSON; None: a controller brings the
+    pipeline over P4Runtime. pcap: a folder that takes what each port carries. log_level: None: the lab's own choice.
     """
 
     interfaces: Mapping[int, str]
@@ -36,6 +37,9 @@ class Wiring:
     log: Path | None = None
     links: Mapping[int, str] = field(default_factory=dict)
     seed: int | None = None
+    program: Path | None = None
+    pcap: Path | None = None
+    log_level: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,9 @@ class Target(ABC):
 
     def command(self, wiring: Wiring) -> list[str]:
         """The command line."""
-        words = [self.binary(), "--device-id", str(wiring.device_id), "--no-p4"]
+        words = [self.binary(), "--device-id", str(wiring.device_id), str(wiring.program or "--no-p4")]
         words += [word for port, name in wiring.interfaces.items() for word in ("-i", f"{port}@{name}")]
+        words += ["--pcap", str(wiring.pcap)] if wiring.pcap else []
         words += self._own_options(wiring)
         words += ["--", "--grpc-server-addr", wiring.grpc, "--cpu-port", str(CPU_PORT)]
         return [*words, "--priority-queues", str(PRIORITY_QUEUES)]
@@ -108,6 +113,7 @@ class _ApSwitch(Target):
 
     def _own_options(self, wiring: Wiring) -> list[str]:
         log = ["--log-file", str(wiring.log)] if wiring.log else []
+        log += ["--log-level", wiring.log_level] if wiring.log_level else []
         log += ["--seed", str(wiring.seed)] if wiring.seed is not None else []
         return log + [word for port, link in wiring.links.items() for word in ("--link", f"{port}:{link}")]
 
@@ -161,7 +167,13 @@ class _Bmv2(Target):
         words = ["--thrift-port", str(wiring.thrift)]
         if wiring.log:
             # BMv2 appends `.txt` to the name itself.
-            words += ["--log-file", str(wiring.log.with_suffix("")), "--log-flush", "--log-level", "warn"]
+            words += [
+                "--log-file",
+                str(wiring.log.with_suffix("")),
+                "--log-flush",
+                "--log-level",
+                wiring.log_level or "warn",
+            ]
         return words
 
 

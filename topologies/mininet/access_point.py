@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The access point for Mininet scripts of one's own: a switch class that brings its controller."""
 
-import tempfile
+import json
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -9,32 +10,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from accesspoint.topologies import requirements
 from accesspoint.topologies.features import Features
 from accesspoint.topologies.links.profiles import LinkProfile, link_profile, parse_rate
-from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet import controllers
 from accesspoint.topologies.mininet.bmv2_switch import Bmv2Switch
-from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
+from accesspoint.topologies.mininet.p4_switch import P4Switch
+from accesspoint.topologies.namespaces.namespace import entered
 from accesspoint.topologies.requirements import PIPELINE, LabError
 from accesspoint.topologies.targets import Port
 
-GRPC_PORT, THRIFT_PORT = 9559, 9090
 
-
-class WithController(ApSwitch):
+class WithController(P4Switch):
     """A switch of this project as the access point of a Mininet script: base of AccessPoint and Bmv2AccessPoint.
 
     Args:
         name: in Mininet; it ends in a number.
+        json: another program, which runs without this project's controller and profile, as on P4Switch.
         profile: rates, delays and limits of the ports, or the name of a link profile. A link that has a `model` of its
             own (AccessPointLink) keeps that.
         uplink: the port that leads to the network, or the name of the node behind it; None: the last port.
         features: what it does beyond forwarding.
-        directory: takes configuration and logs; None: a temporary one, which goes when the access point stops.
         rest_port: of REST and the live page; 0: any free port.
         program: a folder with `ap.json` and `ap.p4info.txtpb` that p4c made of a changed program; None: the project's.
         settings: more of the controller's configuration, as `{"ncr": {"alpha": 0.1}}`.
+        params: those of P4Switch.
     """
 
     def __init__(
@@ -43,31 +42,19 @@ class WithController(ApSwitch):
         profile: LinkProfile | str = "testbed",
         uplink: int | str | None = None,
         features: Features = Features(),
-        directory: Path | str | None = None,
         rest_port: int = 0,
         program: Path | str | None = None,
         settings: Mapping[str, Any] = MappingProxyType({}),
         **params: Any,
     ) -> None:
-        requirements.check_machine()
-        self.target.require()
         self.profile = link_profile(profile) if isinstance(profile, str) else profile
         self.features = features
         self.controller: controllers.RunningController | None = None
-        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix=f"{name}-")
-        self.directory = Path(directory or self._temporary.name)  # type: ignore[union-attr]
-        self._claims = PortClaims()
-        self._rest_port = self._claims.claim(rest_port) if rest_port else 0
         self._uplink = uplink
         self._pipeline = PIPELINE if program is None else _compiled(Path(program))
         self._settings = settings
-        own: dict[str, Any] = {
-            "prefix": run_prefix(),
-            "directory": self.directory,
-            "grpc": f"127.0.0.1:{self._claims.claim(GRPC_PORT)}",
-            "thrift": self._claims.claim(THRIFT_PORT),
-        }
-        super().__init__(name, **own | params)
+        super().__init__(name, **params)
+        self._rest_port = self._claims.take(rest_port, f"{name}: rest_port") if rest_port else 0
 
     @property
     def rest_url(self) -> str:
@@ -107,36 +94,62 @@ class WithController(ApSwitch):
         }
 
     def model(self, port: int) -> Mapping[str, object]:
-        return getattr(self.wired[port].link, "model", None) or self._default(port)
+        return super().model(port) or ({} if self.json else self._default(port))
 
     def start(self, controllers_: list[Any]) -> None:
         """Starts the switch, then its controller; packets flow when it returns. Mininet's controllers have no part in
         it. Raises LabError."""
         self.__dict__.pop("uplink", None)  # links may have come since
-        self.directory.mkdir(parents=True, exist_ok=True)
-        for port in self.wired:
-            self._plain_packets(port)
         super().start(controllers_)
-        entry = controllers.entry(self, self.capacities, self.features, self.uplink, self._pipeline, self._settings)
+        if self.json:
+            return
         try:
             self.target.check(self.capacities, asdict(self.features))
-            self.controller = controllers.start(self.directory, [entry], f"127.0.0.1:{self._rest_port}")
+            rest = f"127.0.0.1:{self._rest_port}"
+            self.controller = controllers.start(self.directory, [self._entry()], rest, inside=self.inside)
             self.fit(self.capacities, self.features.ack_priority)
         except LabError:
-            self.stop()
+            self.stop(deleteIntfs=False)
             raise
 
+    def attach(self, intf: Any) -> None:
+        super().attach(intf)
+        self._change_ports()
+
+    def detach(self, intf: Any) -> None:
+        if self.controller and self.ports[self.intf(intf)] == self.uplink:
+            raise LabError(f"{self.name}: the uplink {self.intf(intf)} cannot be detached while the access point runs")
+        super().detach(intf)
+        self._change_ports()
+
     def connected(self) -> bool:
-        """Return whether the controller runs, for Mininet's `waitConnected`."""
-        return self.controller is not None
+        """Return whether the controller, or the switch without one, runs, for Mininet's `waitConnected`."""
+        return (self.process if self.json else self.controller) is not None
 
     def stop(self, deleteIntfs: bool = True) -> None:
         if self.controller:
             self.controller.stop()
             self.controller = None
         super().stop(deleteIntfs)
-        if self._temporary:
-            self._temporary.cleanup()
+
+    def _entry(self) -> dict[str, Any]:
+        return controllers.entry(self, self.capacities, self.features, self.uplink, self._pipeline, self._settings)
+
+    def _change_ports(self) -> None:
+        """Give the running controller the ports that there are. Raises LabError."""
+        if not self.controller:
+            return
+        request = urllib.request.Request(
+            f"{self.rest_url}/api/v1/access-points/{self.name}/config",
+            json.dumps({"ports": self._entry()["ports"]}).encode(),
+            {"authorization": f"Bearer {self.rest_token}", "content-type": "application/json"},
+            method="PATCH",
+        )
+        try:
+            with entered(self.pid), urllib.request.urlopen(request, timeout=controllers.TIMEOUT):
+                pass
+        except OSError as error:
+            raise LabError(f"{self.name}: the controller does not take the ports: {error}") from None
 
     def _default(self, port: int) -> dict[str, object]:
         return self.profile.up_model() if port == self.uplink else self.profile.down_model()
@@ -146,22 +159,9 @@ class WithController(ApSwitch):
         usual = self.profile.up if port == self.uplink else self.profile.down
         return parse_rate(str(model.get("rate") or f"{usual}bit"))
 
-    def _other_end(self, port: int) -> Any:
-        """The interface at the other end of a port's link; None where it is no wire."""
-        link, intf = self.wired[port].link, self.wired[port]
-        ends = (getattr(link, "intf1", None), getattr(link, "intf2", None))
-        return next((end for end in ends if end is not None and end is not intf), None) if intf in ends else None
-
     def _neighbour(self, port: int) -> str:
-        end = self._other_end(port)
+        end = self.other_end(self.wired[port])
         return str(end.node.name) if end else ""
-
-    def _plain_packets(self, port: int) -> None:
-        """Switch offloads off at the host: Mininet's hosts leave checksums and segments to their interfaces, and a
-        veth does neither."""
-        end = self._other_end(port)
-        if end and not isinstance(end.node, ApSwitch):
-            end.node.pexec(["ethtool", "-K", end.name, *OFFLOADS])
 
 
 class AccessPoint(WithController):

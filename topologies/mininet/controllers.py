@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller as a process next to the access points that it runs."""
 
-import importlib.util
 import json
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +14,7 @@ from accesspoint.topologies.features import Features
 from accesspoint.topologies.mininet.nodes import ApSwitch
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.processes import last_line
-from accesspoint.topologies.requirements import PIPELINE, ROOT, LabError
+from accesspoint.topologies.requirements import PIPELINE, ROOT, LabError, python
 from accesspoint.topologies.targets import Port
 
 TIMEOUT = 30.0  # s
@@ -47,6 +45,7 @@ def entry(
                 "capacity_bps": capacity or port.rate,
                 "queue_limit": port.limit,
                 "roaming": number in access_point.radios,
+                "isolated": access_point.isolated or number not in access_point.radios,
             }
             for number, port in ports.items()
         ],
@@ -68,25 +67,29 @@ class RunningController:
 
 
 def start(
-    directory: Path, access_points: Sequence[dict[str, Any]], rest: str = "127.0.0.1:0", stats: Path | None = None
+    directory: Path,
+    access_points: Sequence[dict[str, Any]],
+    rest: str = "127.0.0.1:0",
+    stats: Path | None = None,
+    inside: Callable[..., list[str]] = lambda *command: [*command],
 ) -> RunningController:
     """Starts a controller and returns once every access point is ready. Raises LabError.
 
     directory: takes its configuration, log and state. rest: REST's address; port 0: any. stats: a CSV file for its
-    measurements.
+    measurements. inside: makes of its command one that runs it in another network namespace.
     """
     config = directory / "controller.json"
     config.write_text(json.dumps({"access_points": list(access_points)}, indent=2) + "\n")
     # The controller begins with these settings, not with those of an earlier one.
     for kept in directory.glob("controller.db*"):
         kept.unlink()
-    command = [_python(), "-m", "accesspoint.controller", "--config", str(config), "--rest", rest]
+    command = [python(), "-m", "accesspoint.controller", "--config", str(config), "--rest", rest]
     if stats:
         command += ["--stats", str(stats)]
     output, errors = directory / "controller.out", directory / "controller.log"
     with output.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+            inside(*command), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
             preexec_fn=end_with_parent,
         )  # fmt: skip
     ready = {f"ready {access_point['name']}" for access_point in access_points}
@@ -102,13 +105,3 @@ def start(
     except BaseException:
         stop_process(process)
         raise
-
-
-def _python() -> str:
-    """The Python that has the controller's packages. `mn` runs on the system's, which has not."""
-    if importlib.util.find_spec("finsy"):
-        return sys.executable
-    own = ROOT / ".venv/bin/python"
-    if not own.exists():
-        raise LabError(f"{sys.executable} lacks the controller's packages: install them with `make setup`, or pip")
-    return str(own)

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,9 +16,11 @@ from typing import Any
 from mininet.link import Link
 from mininet.node import Host, Switch
 
+from accesspoint.topologies.links.mininet_words import link_model
 from accesspoint.topologies.links.profiles import link_options
 from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
+from accesspoint.topologies.namespaces.namespace import entered, inside
 from accesspoint.topologies.processes import last_line, run
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
@@ -87,9 +90,11 @@ class Air(Namespaced):
 
 class ApLink(Link):
     """A veth between a host and the switch. `model` is what the switch's port does to the packets that leave it:
-    the options of `apswitch --link`, as {"rate": "14000000bit", "limit": 100, "delay": "2ms"}."""
+    the options of `apswitch --link`, as {"rate": "14000000bit", "limit": 100, "delay": "2ms"}. Mininet's own words
+    (`bw`, `delay`, `jitter`, `loss`, `max_queue_size`) say the same. Raises LabError for other words."""
 
     def __init__(self, node1: Any, node2: Any, model: dict[str, object] | None = None, **params: Any) -> None:
+        link_model(params)
         self.model = model or {}
         super().__init__(node1, node2, **params)
 
@@ -109,6 +114,8 @@ class ApSwitch(Switch):
     target = TARGETS["apswitch"]
     radios: frozenset[int] = frozenset()
     """Ports to which stations roam from other access points."""
+    isolated = True
+    """Stations of one radio do not reach each other through the access point."""
 
     def __init__(
         self,
@@ -143,59 +150,90 @@ class ApSwitch(Switch):
         return Wiring(names, self.grpc, self.thrift, self.device_id, self.log, links, self.seed)
 
     def model(self, port: int) -> Mapping[str, object]:
-        """Return the link model of a port's egress, as ApLink takes it."""
-        model: Mapping[str, object] = self.wired[port].link.model
-        return model
+        """Return the link model of a port's egress: ApLink's, or Mininet's words of any link. Raises LabError."""
+        intf = self.wired[port]
+        try:
+            return {**getattr(intf.link, "model", {}), **link_model(intf.params)}
+        except LabError as error:
+            raise LabError(f"{self.name}: port {port}: {error}") from None
 
     def start(self, controllers: list[Any]) -> None:
         """Starts the switch and returns once its P4Runtime port answers. Raises LabError."""
-        for intf in self.wired.values():
-            # The access point is a bridge: the kernel must not speak on its ports (router solicitations, MLD).
-            disable_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{intf.name}/disable_ipv6")
-            if disable_ipv6.exists():
-                disable_ipv6.write_text("1")
-            subprocess.run(["ethtool", "-K", intf.name, *OFFLOADS], check=True, capture_output=True)
+        command = [*self.target.command(self.wiring()), *shlex.split(self.opts)]
+        if self.inNamespace:
+            run(*self.inside("ip", "link", "set", "lo", "up"))
+        for port, intf in self.wired.items():
+            self.prepare(port, intf)
         output = self.log.with_suffix(".out")
-        command = self.target.command(self.wiring())
         with output.open("wb") as file:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
-                preexec_fn=end_with_parent,
+                self.inside(*command), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                start_new_session=True, preexec_fn=end_with_parent,
             )  # fmt: skip
-        host, _, port = self.grpc.rpartition(":")
         deadline = time.monotonic() + START_TIMEOUT
         while self.process.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection((host, int(port)), timeout=1).close()
+            if self._answers():
                 return
-            except OSError:
-                time.sleep(0.02)
+            time.sleep(0.02)
         raise LabError(f"{self.name}: the switch did not start: {last_line(output) or f'see {self.log}'}")
+
+    def prepare(self, port: int, intf: Any) -> None:
+        """Make an interface fit to be a port: a wire for single packets, without a word of the kernel's. Raises
+        LabError."""
+        # The access point is a bridge: the kernel must not speak on its ports (router solicitations, MLD).
+        disable_ipv6 = f"/proc/sys/net/ipv6/conf/{intf.name}/disable_ipv6"
+        run(*self.inside("sh", "-c", f"[ ! -e {disable_ipv6} ] || echo 1 > {disable_ipv6}"))
+        run(*self.inside("ethtool", "-K", intf.name, *OFFLOADS))
+
+    def inside(self, *command: str) -> list[str]:
+        """Return the command that runs a command in the switch's network namespace."""
+        return inside(self.pid, *command) if self.inNamespace else [*command]
 
     def fit(self, ports: Mapping[int, Port], ack_priority: bool) -> None:
         """Called when the program runs, for what P4Runtime cannot set. Raises LabError."""
 
     def stop(self, deleteIntfs: bool = True) -> None:
         if self.process:
-            stop_process(self.process)
-            self.process = None
+            process, self.process = self.process, None
+            stop_process(process)
         super().stop(deleteIntfs)
 
     def deleteIntfs(self, checkName: bool = True) -> None:
         for intf in self.wired.values():
-            subprocess.run(["ip", "link", "delete", intf.name], check=False, capture_output=True)
+            subprocess.run(self.inside("ip", "link", "delete", intf.name), check=False, capture_output=True)
+
+    def _answers(self) -> bool:
+        host, _, port = self.grpc.rpartition(":")
+        try:
+            with entered(self.pid) if self.inNamespace else contextlib.nullcontext():
+                socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
 
 class Bridge(Switch):
-    """The kernel's bridge. Its interfaces go with the lab's network namespace."""
+    """The kernel's bridge."""
 
     def start(self, controllers: list[Any]) -> None:
+        ports = subprocess.run(["ip", "link", "show", "master", self.name], check=False, capture_output=True)
+        if ports.returncode == 0 and not ports.stdout:  # what a killed script has left
+            run("ip", "link", "delete", self.name, "type", "bridge")
         run("ip", "link", "add", self.name, "type", "bridge")
         for intf in self.intfList():
             if intf.name != "lo":
                 run("ethtool", "-K", intf.name, *OFFLOADS)
                 run("ip", "link", "set", intf.name, "master", self.name)
         run("ip", "link", "set", self.name, "up")
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        subprocess.run(["ip", "link", "delete", self.name], check=False, capture_output=True)
+        super().stop(deleteIntfs)
+
+    def dpctl(self, *_words: str) -> str:
+        """Return the bridge's ports, for the prompt's `dpctl`."""
+        command = ["ip", "-s", "link", "show", "master", self.name]
+        return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
 class PortClaims:
@@ -225,6 +263,12 @@ class PortClaims:
                 continue
             self._held.append(claim)
             return candidate
+
+    def take(self, port: int, use: str) -> int:
+        """`port`. Raises LabError when another one has it; use: of the port, in words."""
+        if self.claim(port) != port:
+            raise LabError(f"{use}: TCP port {port} is taken: give another one, or none for any that is free")
+        return port
 
     def release(self) -> None:
         while self._held:

@@ -18,6 +18,25 @@ START_TIMEOUT = 15.0  # s
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@contextlib.contextmanager
+def entered(pid: int) -> Iterator[None]:
+    """Enter the network namespace of a process with this thread for the block; sockets made there stay in there.
+    Raises LabError."""
+    with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{pid}/ns/net", "rb") as there:
+        if _libc.setns(there.fileno(), CLONE_NEWNET) != 0:
+            raise LabError(f"no network namespace can be entered: {os.strerror(ctypes.get_errno())}; run it as root")
+        try:
+            yield
+        finally:
+            _libc.setns(before.fileno(), CLONE_NEWNET)
+
+
+def inside(pid: int, *command: str | Path) -> list[str]:
+    """Return the command that runs a command in the network namespace of a process."""
+    # Only the network is another one: nsenter ends as the command, so signals and exit codes are the command's.
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", *map(str, command)]
+
+
 class Namespace:
     """A network namespace and what runs in it, as a context manager."""
 
@@ -38,7 +57,7 @@ class Namespace:
         """Runs a command in here to its end and returns what it printed. Raises LabError when it fails, unless not to
         `check`. options: those of subprocess.run."""
         options = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | options
-        done = subprocess.run(self._inside(command), **options)
+        done = subprocess.run(inside(self.pid, *command), **options)
         if check and done.returncode != 0:
             said = (done.stderr or done.stdout or "").strip() or done.returncode
             raise LabError(f"`{' '.join(map(str, command))}` failed: {said}")
@@ -46,22 +65,13 @@ class Namespace:
 
     def popen(self, *command: str | Path, **options: Any) -> "subprocess.Popen[Any]":
         """Starts a command in here; it ends with this namespace at the latest. options: those of subprocess.Popen."""
-        process = subprocess.Popen(self._inside(command), preexec_fn=end_with_parent, **options)
+        process = subprocess.Popen(inside(self.pid, *command), preexec_fn=end_with_parent, **options)
         self._processes.append(process)
         return process
 
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> contextlib.AbstractContextManager[None]:
         """Enter the namespace with this thread for the block; sockets made there stay in there. Raises LabError."""
-        with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{self.pid}/ns/net", "rb") as here:
-            if _libc.setns(here.fileno(), CLONE_NEWNET) != 0:
-                raise LabError(
-                    f"no network namespace can be entered: {os.strerror(ctypes.get_errno())}; run it as root"
-                )
-            try:
-                yield
-            finally:
-                _libc.setns(before.fileno(), CLONE_NEWNET)
+        return entered(self.pid)
 
     def ip(self, *words: str) -> str:
         """ip(8) in here."""
@@ -79,7 +89,3 @@ class Namespace:
         """Ends what was started in here, and so the namespace."""
         for process in [*reversed(self._processes), self._holder]:
             stop_process(process)
-
-    def _inside(self, command: tuple[str | Path, ...]) -> list[str]:
-        # Only the network is another one: nsenter ends as the command, so signals and exit codes are the command's.
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", *map(str, command)]

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`apswitch` with any P4 program for Mininet scripts of one's own."""
+
+import inspect
+import json as json_
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mininet.log import error, warn
+
+from accesspoint.topologies import requirements
+from accesspoint.topologies.links.mininet_words import link_model
+from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
+from accesspoint.topologies.namespaces.scratch import ScratchFolder
+from accesspoint.topologies.processes import last_lines, run
+from accesspoint.topologies.requirements import ROOT, LabError, python
+from accesspoint.topologies.targets import Wiring
+
+GRPC_PORT, THRIFT_PORT = 9559, 9090
+SHOWN_LINES = 5
+MININET_WORDS = {"cls", "defaultRoute", "dpid", "inNamespace", "ip", "isSwitch", "listenPort", "lo", "mac", "name"}
+MININET_WORDS |= {"opts", "privateDirs", "waitExited"}
+
+
+class P4Switch(ApSwitch):
+    """`net.addSwitch("s1", cls=P4Switch, json="basic.json")`: `apswitch` as a Mininet switch.
+
+    Links keep Mininet's words, `bw`, `delay`, `jitter`, `loss` and `max_queue_size`: the switch's port has them as its
+    link model, and its queue is the switch's. `opts` are more options of `apswitch`. With `inNamespace=True` the switch
+    is in a network namespace, and so is P4Runtime.
+
+    Args:
+        name: in Mininet; it ends in a number, which is the device id of P4Runtime.
+        json: the program, BMv2 JSON as p4c makes it; None: a controller brings it.
+        p4info: the program's P4Info, text: the switch gets both over P4Runtime when it starts, so that a client may
+            write entries at once.
+        grpc_port: TCP port of P4Runtime and gNMI on 127.0.0.1; None: 9559, or any other that is free.
+        pcap: a folder that takes what each port carries.
+        log_level: trace, debug, info, warn, error or off; None: info.
+        directory: takes the log; None: a temporary folder, which goes when the switch stops.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        json: Path | str | None = None,
+        p4info: Path | str | None = None,
+        grpc_port: int | None = None,
+        pcap: Path | str | None = None,
+        log_level: str | None = None,
+        directory: Path | str | None = None,
+        **params: Any,
+    ) -> None:
+        requirements.check_machine()
+        self.target.require()
+        self._check_words(name, params)
+        self.json, self.p4info = _file(name, "json", json), _file(name, "p4info", p4info)
+        self.pcap = Path(pcap).resolve() if pcap else None
+        if self.p4info and not self.json:
+            raise LabError(f"{name}: p4info= is of no use without json=: a controller brings both")
+        self.log_level = log_level
+        self._scratch = None if directory else ScratchFolder(f"{name}-")
+        self.directory = self._scratch.path if self._scratch else Path(str(directory))
+        self._detached: set[Any] = set()
+        self._claims = PortClaims()
+        use = f"{name}: grpc_port"
+        port = self._claims.take(grpc_port, use) if grpc_port else self._claims.claim(GRPC_PORT)
+        own: dict[str, Any] = {
+            "prefix": run_prefix(),
+            "directory": self.directory,
+            "grpc": f"127.0.0.1:{port}",
+            "thrift": self._claims.claim(THRIFT_PORT),
+        }
+        super().__init__(name, **own | params)
+
+    @property
+    def wired(self) -> dict[int, Any]:
+        return {port: intf for port, intf in super().wired.items() if intf not in self._detached}
+
+    def wiring(self) -> Wiring:
+        return replace(super().wiring(), program=self.json, pcap=self.pcap, log_level=self.log_level)
+
+    def start(self, controllers: list[Any]) -> None:
+        """Starts the switch and returns once it runs. Mininet's controllers have no part in it. Raises LabError."""
+        for folder in filter(None, (self.directory, self.pcap)):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            super().start(controllers)
+            if self.p4info:
+                self._client("load", str(self.device_id), str(self.json), str(self.p4info))
+        except BaseException:
+            self.stop(deleteIntfs=False)
+            raise
+        threading.Thread(target=self._watch, args=[self.process], daemon=True).start()
+
+    def prepare(self, port: int, intf: Any) -> None:
+        """Make an interface and that of the host behind it fit for single packets. A queue discipline that Mininet's
+        words have brought goes, as the port has their link model; another one is warned of. Raises LabError."""
+        super().prepare(port, intf)
+        # What the switch sends passes the kernel's queues by (packet(7), PACKET_QDISC_BYPASS).
+        if kind := self._queue_discipline(intf.name):
+            if link_model(intf.params):
+                run(*self.inside("tc", "qdisc", "delete", "dev", intf.name, "root"))
+            elif port not in self.radios:
+                warn(
+                    f"*** {self.name}: the queue discipline {kind} of {intf.name} has no effect on what the switch "
+                    "sends: give the link bw=, delay=, jitter=, loss= or max_queue_size=\n"
+                )
+        end = self.other_end(intf)
+        if end and not isinstance(end.node, ApSwitch):
+            # Mininet's hosts leave checksums and segments to their interfaces, and a veth does neither.
+            end.node.pexec(["ethtool", "-K", end.name, *OFFLOADS])
+
+    def attach(self, intf: Any) -> None:
+        """Make the interface of a link that came after the start a port, with the link's model. intf: Mininet's
+        interface, or its name. Raises LabError."""
+        intf = self.intf(intf)
+        self._detached.discard(intf)
+        port = self.ports[intf]
+        model = self.model(port)
+        if self.process:
+            if "trace" in model:
+                raise LabError(f"{self.name}: a link with a trace has to be there when the switch starts")
+            self.prepare(port, intf)
+            self._client("add", intf.name, str(port), json_.dumps(model))
+
+    def detach(self, intf: Any) -> None:
+        """Make an interface no port any more; the link stays. Raises LabError."""
+        intf = self.intf(intf)
+        if self.process:
+            self._client("remove", intf.name)
+        self._detached.add(intf)
+
+    def dpctl(self, *words: str) -> str:
+        """Return the ports and their counters, for `dpctl show` at the prompt."""
+        if words not in (("show",), ("dump-ports",)):
+            return f"{' '.join(words)}: unknown: choose show; tables are for P4Runtime's clients, at {self.grpc}\n"
+        try:
+            return self._client("ports")
+        except LabError as problem:
+            return f"{problem}\n"
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        super().stop(deleteIntfs)
+        if self._scratch and deleteIntfs:  # else it may start again
+            self._scratch.close()
+
+    @staticmethod
+    def other_end(intf: Any) -> Any:
+        """Return the interface at the other end of an interface's link; None where it is no wire."""
+        ends = (getattr(intf.link, "intf1", None), getattr(intf.link, "intf2", None))
+        return next((end for end in ends if end is not None and end is not intf), None) if intf in ends else None
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> None:
+        """Report the end of the switch, unless it was stopped."""
+        code = process.wait()
+        if self.process is process:
+            lines = last_lines(self.log, SHOWN_LINES) + last_lines(self.log.with_suffix(".out"), SHOWN_LINES)
+            error(f"\n*** {self.name}: the switch ended with code {code}; its log ends:\n{lines}")
+
+    def _queue_discipline(self, interface: str) -> str:
+        """Return the kind of the interface's root queue discipline; an empty string for the kernel's default."""
+        show = self.inside("tc", "qdisc", "show", "dev", interface, "root")
+        words = subprocess.run(show, capture_output=True, text=True, check=False).stdout.split()
+        return words[1] if len(words) > 2 and words[2] != "0:" else ""
+
+    def _client(self, *words: str) -> str:
+        """Run a command of accesspoint.topologies.switch_client and return what it printed. Raises LabError."""
+        command = self.inside(python(), "-m", "accesspoint.topologies.switch_client", self.grpc, *words)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = (done.stderr.strip() or f"ended with code {done.returncode}").splitlines()[-1]
+            raise LabError(f"{self.name}: {said.removeprefix('error: ')}")
+        return done.stdout
+
+    def _check_words(self, name: str, params: Mapping[str, Any]) -> None:
+        """Raises LabError for a word that neither the class nor Mininet knows."""
+        classes = [cls for cls in type(self).__mro__ if issubclass(cls, ApSwitch)]
+        own = dict.fromkeys(word for cls in classes for word in inspect.signature(cls.__init__).parameters)
+        known = [word for word in own if word not in ("self", "name", "params")]
+        if unknown := [word for word in params if word not in (*known, *MININET_WORDS)]:
+            raise LabError(f"{name}: '{unknown[0]}' is unknown of {type(self).__name__}: choose of {', '.join(known)}")
+
+
+def _file(name: str, word: str, path: Path | str | None) -> Path | None:
+    if path is None:
+        return None
+    if not Path(path).is_file():
+        raise LabError(f"{name}: {word}={path} is no file: compile the program with p4c-bm2-ss")
+    return Path(path).resolve()

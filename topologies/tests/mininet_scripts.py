@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mininet scripts as users write them, in a network of their own."""
+
+import re
+import textwrap
+
+from accesspoint.topologies.tests.conftest import Start
+
+# In namespaces of its own, so that neither names nor a killed script are of anybody's concern.
+PRELUDE = """
+import os, subprocess, sys, time
+from accesspoint import (AccessPoint, AccessPointLink, Bridge, EndHost, LabError, Mininet, P4Switch)
+from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.links.paths import WIRE
+from mininet.link import TCLink
+
+net = Mininet(controller=None)
+
+def switch(name="s1", **words):
+    return net.addSwitch(name, **{"cls": P4Switch, "json": WIRE} | words)
+
+def hosts(*links, to):
+    for number, link in enumerate(links, start=1):
+        net.addLink(net.addHost(f"h{number}"), to, **link)
+
+def ping(count=2, to="10.0.0.2"):
+    print(net["h1"].cmd(f"ping -c {count} -i 0.2 -W 3 {to}"), flush=True)
+
+def play():
+    contain.own_network()
+    try:
+        main()
+    except LabError as error:
+        print("LabError:", error, flush=True)
+    finally:
+        net.stop()
+    return 0
+
+def main():
+"""
+
+
+def script(body: str) -> str:
+    """Return a script with this body of `main`."""
+    lines = textwrap.dedent(body).strip().splitlines()
+    return PRELUDE + "".join(f"    {line}\n" for line in lines) + "\nsys.exit(contain.run(play))\n"
+
+
+def played(start: Start, body: str, timeout: float = 60, **environment: str) -> str:
+    """Run the body of `main` of a script in a network of its own, and return the output."""
+    process = start("-c", script(body), **environment)
+    output, _ = process.communicate(timeout=timeout)
+    assert process.returncode == 0, output
+    return output
+
+
+def round_trips(output: str) -> list[float]:
+    """Return the shortest round trip of each ping, in ms."""
+    return [float(value) for value in re.findall(r"rtt min/avg/max/mdev = ([\d.]+)/", output)]
