@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +30,7 @@ import httpx
 from accesspoint.topologies import targets
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
+from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.requirements import ROOT, LabError
 
 WAIT_SECONDS = 120.0
@@ -386,8 +386,8 @@ def _place(directory: Path | None) -> Iterator[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         yield directory
         return
-    with tempfile.TemporaryDirectory(prefix="fleet-") as made:
-        yield Path(made)
+    with ScratchFolder("fleet-") as made:
+        yield made.path
 
 
 def main(argv: list[str] | None = None) -> int:

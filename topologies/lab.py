@@ -6,10 +6,9 @@ import argparse
 import os
 import signal
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, call
 from typing import Any
 
 from accesspoint.topologies import lab_kinds, requirements, targets
@@ -17,10 +16,12 @@ from accesspoint.topologies.features import PLAIN, Features
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.requirements import LabError
 
 REST_PORT = 8080
 IPERF_PORTS = (5201, 5202)
+UNPRIVILEGED = ["unshare", "-Urnm"]  # a user namespace, in which this user has the rights of root
 
 BANNER = """
   {stations} --- {access_points} --- server      {links}, TCP {cc}
@@ -60,25 +61,30 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--stations", type=int, default=1, help="number of stations (default: 1)")
     parser.add_argument("--shared", action="store_true", help="one downlink for all stations, as one radio has")
     parser.add_argument("--plain", action="store_true", help="a plain FIFO: every feature of the access point off")
-    parser.add_argument("--exec", action="append", metavar="COMMAND", help="run a prompt's command and end; repeatable")
+    parser.add_argument(
+        "--exec", action="append", metavar="COMMAND", help="run a prompt's command and end with its status; repeatable"
+    )
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if not requirements.privileged() and call([*UNPRIVILEGED, "true"], stderr=DEVNULL) == 0:
+        print("note: without root the lab has a network of its own: REST answers at its prompt only", file=sys.stderr)
+        os.execvp(UNPRIVILEGED[0], [*UNPRIVILEGED, sys.executable, "-m", "accesspoint.topologies.lab", *words])
     try:
         requirements.check(options.cc)
         targets.find(options.target)
         place = lab_kinds.choose(options)
         if place.kernel:
-            words = sys.argv[1:] if argv is None else argv
             return kernel.run(place.kernel, "accesspoint.topologies.lab", words, [], place.clock)
         profile = link_profile(
             options.profile, options.down, options.up, options.rtt, options.down_trace, options.up_trace
         )
         profile = replace(profile, shared=options.shared)
-        with tempfile.TemporaryDirectory(prefix="lab-") as directory:
-            return contain.run(lambda: _play(options, place.lab, profile, Path(directory)))
+        with ScratchFolder("lab-") as folder:
+            return contain.run(lambda: _play(options, place.lab, profile, folder.path))
     except (LabError, ProfileError, OSError) as error:
         return fail(error)
 
@@ -94,6 +100,8 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
     lab_class = lab_kinds.lab_class(kind)
     from mininet.cli import CLI
 
+    from accesspoint.topologies.mininet.commands import Commands
+
     settings: dict[str, Any] = {"cc": options.cc, "rest_port": REST_PORT, "target": options.target}
     if kind == lab_kinds.WIRELESS:
         settings |= {"access_points": options.access_points, "air": lab_kinds.air(options), "wpa2": options.wpa2}
@@ -107,10 +115,7 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
             if options.exec:
                 # Mininet's prompt takes Ctrl-C for the command that runs, and goes on with the next one.
                 signal.signal(signal.SIGINT, contain.end)
-                script = directory / "script"
-                script.write_text("".join(f"{command}\n" for command in options.exec))
-                CLI(lab.net, script=str(script))
-                return 0
+                return Commands(lab.net, options.exec).status
             print(
                 BANNER.format(
                     stations=", ".join(station.name for station in lab.stations),

@@ -58,13 +58,18 @@ def check(cc: str = "cubic") -> None:
         )
 
 
-def check_machine() -> None:
-    """Raises LabError for what every network of namespaces lacks here: privilege, a tool, Mininet."""
+def privileged() -> bool:
+    """Return whether this process may make network namespaces."""
     capabilities = next(
         line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")
     )
     held = int(capabilities.split()[1], 16)
-    if not all(held >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN)):
+    return all(held >> capability & 1 for capability in (CAP_NET_ADMIN, CAP_SYS_ADMIN))
+
+
+def check_machine() -> None:
+    """Raises LabError for what every network of namespaces lacks here: privilege, a tool, Mininet."""
+    if not privileged():
         raise LabError("privilege is missing: network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN; run it as root")
     for tool, package in _TOOLS.items():
         if not shutil.which(tool):

@@ -12,13 +12,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.requirements import ROOT, LabError
 
 MEMORY = 1024  # MiB
@@ -103,8 +103,8 @@ def run(
     for another by asking again and again waits for good. Raises LabError when the kernel does not come up, or ends
     early.
     """
-    with tempfile.TemporaryDirectory(prefix="lab-") as name:
-        exchange = Path(name)
+    with ScratchFolder("lab-") as folder:
+        exchange = folder.path
         shares = [path.resolve() for path in writable]
         (exchange / "visible").write_text("".join(f"{path}\n" for path in _covered([ROOT, Path(sys.prefix)])))
         (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))

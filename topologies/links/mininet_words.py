@@ -8,8 +8,8 @@ from accesspoint.topologies.links.profiles import ProfileError, parse_rate, pars
 from accesspoint.topologies.requirements import LabError
 
 WORDS = ("bw", "delay", "jitter", "loss", "max_queue_size")
-# Words of Mininet's links and interfaces; words that choose the queue discipline that keeps a rate, which is exact here;
-# offloads, which are always off at a switch.
+# Words of Mininet's links and interfaces; of the queue discipline that keeps a rate, which is exact here; of offloads,
+# which are always off at a switch.
 _OTHER_WORDS = {"mac", "ip", "ifconfig", "up", "params1", "params2", "port1", "port2", "addr1", "addr2", "intf", "fast"}
 _OTHER_WORDS |= {"cls1", "cls2", "intfName1", "intfName2", "moveIntfFn", "use_htb", "use_hfsc", "use_tbf"}
 _OTHER_WORDS |= {"gro", "disable_gro", "txo", "rxo"}

@@ -4,12 +4,15 @@
 import json
 import re
 import signal
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.requirements import ROOT
 from accesspoint.topologies.tests.conftest import Start, descendants, links, network_namespaces
 
 pytestmark = pytest.mark.usefixtures("privileged")
@@ -85,6 +88,49 @@ def test_two_labs_side_by_side(start: Start, tmp_path: Path) -> None:
     over.touch()
     rest, _ = busy.communicate(timeout=60)
     assert "answered" in rest and "lost" not in rest
+
+
+@pytest.mark.parametrize(
+    ("commands", "status"),
+    [
+        (["sta1 true"], 0),
+        (["sta1 false"], 1),
+        (["sta1 sh -c 'exit 7'", "sta1 true"], 7),
+        (["sh exit 3", "sta1 false"], 3),
+        (["nonsense"], 127),
+        (["py nothing"], 1),
+    ],
+)
+def test_lab_exec_returns_the_status_of_the_first_command_that_failed(
+    start: Start, commands: list[str], status: int
+) -> None:
+    process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
+    output, _ = process.communicate(timeout=90)
+    assert process.returncode == status, output
+
+
+def test_lab_of_a_killed_process_leaves_no_folder_to_the_next(start: Start, tmp_path: Path) -> None:
+    process = start(
+        "-m", "accesspoint.topologies.lab", "--exec", "py 1", "--exec", "sta1 sleep 60", TMPDIR=str(tmp_path)
+    )
+    assert process.stdout and process.stdout.readline()
+    process.kill()
+    process.communicate(timeout=20)
+    assert [path.name[:4] for path in tmp_path.iterdir()] == ["lab-"]
+    other = start("-m", "accesspoint.topologies.lab", "--exec", "sta1 true", TMPDIR=str(tmp_path))
+    assert other.wait(60) == 0 and not list(tmp_path.iterdir())
+
+
+def test_lab_without_root_runs_in_a_user_namespace() -> None:
+    # Without the rights of root, but with its files: those of Python may be nobody else's. The right that is left is
+    # asked for by who maps root (user_namespaces(7)).
+    bare = ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all,+setfcap"]
+    if subprocess.run([*bare, "unshare", "-Urnm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("user namespaces are not permitted to other users than root")
+    command = [sys.executable, "-m", "accesspoint.topologies.lab", "--exec", "sta1 ping -c 2 -i 0.2 server"]
+    done = subprocess.run([*bare, *command], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0 and "2 received" in done.stdout, done.stdout + done.stderr
+    assert done.stderr.startswith("note: without root the lab has a network of its own")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
