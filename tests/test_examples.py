@@ -52,6 +52,12 @@ def test_a_wired_topology_of_ones_own() -> None:
 
 
 @needs_root
+def test_any_program_with_a_host_that_comes_later() -> None:
+    output = example("any_program")
+    assert "3 packets transmitted, 3 received" in output and "port 2 s1-eth2 UP" in output
+
+
+@needs_root
 def test_a_client_of_rest() -> None:
     output = example("rest_client")
     assert "state: ready" in output and output.count("station: ") == 3 and "ACK filter: False" in output

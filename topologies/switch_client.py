@@ -6,14 +6,16 @@ import argparse
 import asyncio
 import json
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from finsy import GNMIClient, GNMIPath, Switch, SwitchOptions
+from finsy import GNMIClient, GNMIPath, P4ClientError, P4Schema, Switch, SwitchOptions
 from finsy.gnmiclient import GNMIClientError
 from finsy.proto import gnmi
 
+from accesspoint.topologies.bmv2_commands import entities, p4info_of
 from accesspoint.topologies.links.profiles import parse_rate, parse_time
 
 TIMEOUT = 20.0  # s
@@ -63,13 +65,22 @@ async def show_ports(client: GNMIClient) -> None:
         print(f"port {state['id']} {name} {state['oper-status']} {counters}")
 
 
-async def load(address: str, device_id: int, program: Path, p4info: Path) -> None:
-    """Set the pipeline. Any client may become primary after this one, as its election id is the lowest."""
-    options = SwitchOptions(
-        p4info=p4info, p4blob=program, device_id=device_id, initial_election_id=1, p4force=True, fail_fast=True
-    )
-    async with Switch("switch", address, options):
-        pass
+async def load(address: str, device_id: int, program: Path, p4info: Path | None, commands: Path | None) -> None:
+    """Set the pipeline and write what commands of BMv2 say. p4info: None: made of the program's tables.
+
+    Any client may become primary after this one, as its election id is the lowest."""
+    with tempfile.TemporaryDirectory() as folder:
+        if p4info is None:
+            p4info = Path(folder) / "p4info.txtpb"
+            p4info.write_text(str(p4info_of(json.loads(program.read_text()))))
+        options = SwitchOptions(
+            p4info=p4info, p4blob=program, device_id=device_id, initial_election_id=1, p4force=True, fail_fast=True
+        )
+        async with Switch("switch", address, options) as switch:
+            if commands:
+                inserted, modified = entities(commands.read_text().splitlines(), P4Schema(p4info))
+                await switch.insert(inserted)
+                await switch.modify(modified)
 
 
 def _json(value: object) -> gnmi.TypedValue:
@@ -79,7 +90,7 @@ def _json(value: object) -> gnmi.TypedValue:
 async def _run(options: argparse.Namespace) -> None:
     async with asyncio.timeout(TIMEOUT):
         if options.action == "load":
-            await load(options.address, options.device_id, options.program, options.p4info)
+            await load(options.address, options.device_id, options.program, options.p4info, options.commands)
             return
         async with GNMIClient(options.address) as client:
             if options.action == "add":
@@ -103,11 +114,15 @@ def main(argv: list[str] | None = None) -> int:
     pipeline = actions.add_parser("load")
     pipeline.add_argument("device_id", type=int)
     pipeline.add_argument("program", type=Path)
-    pipeline.add_argument("p4info", type=Path)
+    pipeline.add_argument("--p4info", type=Path)
+    pipeline.add_argument("--commands", type=Path, help="a file of BMv2's runtime commands")
     try:
         asyncio.run(_run(parser.parse_args(argv)))
     except GNMIClientError as error:
         print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    except P4ClientError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     except (OSError, ValueError, TimeoutError) as error:
         print(f"error: {error or type(error).__name__}", file=sys.stderr)

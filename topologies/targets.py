@@ -40,6 +40,7 @@ class Wiring:
     program: Path | None = None
     pcap: Path | None = None
     log_level: str | None = None
+    cpu_port: int = CPU_PORT
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Target(ABC):
         words += [word for port, name in wiring.interfaces.items() for word in ("-i", f"{port}@{name}")]
         words += ["--pcap", str(wiring.pcap)] if wiring.pcap else []
         words += self._own_options(wiring)
-        words += ["--", "--grpc-server-addr", wiring.grpc, "--cpu-port", str(CPU_PORT)]
+        words += ["--", "--grpc-server-addr", wiring.grpc, "--cpu-port", str(wiring.cpu_port)]
         return [*words, "--priority-queues", str(PRIORITY_QUEUES)]
 
     @abstractmethod

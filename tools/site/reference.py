@@ -18,6 +18,7 @@ CLASSES = (
     (
         "accesspoint.AccessPoint",
         "accesspoint.topologies.mininet.access_point.AccessPoint",
+        "accesspoint.topologies.mininet.p4_switch.P4Switch",
         "accesspoint.topologies.mininet.access_point.WithController",
     ),
     ("accesspoint.Bmv2AccessPoint", "accesspoint.topologies.mininet.access_point.Bmv2AccessPoint", ""),

@@ -117,7 +117,7 @@ class WithController(P4Switch):
         self._change_ports()
 
     def detach(self, intf: Any) -> None:
-        if self.controller and self.ports[self.intf(intf)] == self.uplink:
+        if self.controller and self.port_of(self.intf(intf)) == self.uplink:
             raise LabError(f"{self.name}: the uplink {self.intf(intf)} cannot be detached while the access point runs")
         super().detach(intf)
         self._change_ports()

@@ -22,9 +22,13 @@ class Bmv2Switch(ApSwitch):
     def start(self, controllers: list[Any]) -> None:
         for port, intf in self.wired.items():
             if model := self.model(port):
-                self._wires.put(intf.name, model)
+                self.put_wire(port, intf.name, model)
         super().start(controllers)
         self._wires.require_running()
+
+    def put_wire(self, port: int, interface: str, model: Mapping[str, object]) -> None:
+        """Put a wire with the link's model behind a port."""
+        self._wires.put(interface, model)
 
     def fit(self, ports: Mapping[int, Port], ack_priority: bool) -> None:
         """Sets the queues' limits and the bulk queues' pace, so that they stand in the switch.

@@ -19,7 +19,7 @@ from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefi
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.processes import last_lines, run
 from accesspoint.topologies.requirements import ROOT, LabError, python
-from accesspoint.topologies.targets import Wiring
+from accesspoint.topologies.targets import CPU_PORT, Wiring
 
 GRPC_PORT, THRIFT_PORT = 9559, 9090
 SHOWN_LINES = 5
@@ -39,17 +39,25 @@ class P4Switch(ApSwitch):
         json: the program, BMv2 JSON as p4c makes it; None: a controller brings it.
         p4info: the program's P4Info, text: the switch gets both over P4Runtime when it starts, so that a client may
             write entries at once.
+        switch_config: a file of BMv2's runtime commands (`table_add`, ...), as Mininet-WiFi's switches take it; see
+            accesspoint.topologies.bmv2_commands.
+        cpu_port: number of the port of packet-in and packet-out.
         grpc_port: TCP port of P4Runtime and gNMI on 127.0.0.1; None: 9559, or any other that is free.
         pcap: a folder that takes what each port carries.
         log_level: trace, debug, info, warn, error or off; None: info.
         directory: takes the log; None: a temporary folder, which goes when the switch stops.
     """
 
+    any_words = False
+    """Take words that neither the class nor Mininet knows."""
+
     def __init__(
         self,
         name: str,
         json: Path | str | None = None,
         p4info: Path | str | None = None,
+        switch_config: Path | str | None = None,
+        cpu_port: int = CPU_PORT,
         grpc_port: int | None = None,
         pcap: Path | str | None = None,
         log_level: str | None = None,
@@ -58,11 +66,14 @@ class P4Switch(ApSwitch):
     ) -> None:
         requirements.check_machine()
         self.target.require()
-        self._check_words(name, params)
+        if not self.any_words:
+            self._check_words(name, params)
         self.json, self.p4info = _file(name, "json", json), _file(name, "p4info", p4info)
         self.pcap = Path(pcap).resolve() if pcap else None
-        if self.p4info and not self.json:
-            raise LabError(f"{name}: p4info= is of no use without json=: a controller brings both")
+        self.switch_config = _file(name, "switch_config", switch_config)
+        if (self.p4info or self.switch_config) and not self.json:
+            raise LabError(f"{name}: p4info= and switch_config= need the program: give json=, too")
+        self.cpu_port = cpu_port
         self.log_level = log_level
         self._scratch = None if directory else ScratchFolder(f"{name}-")
         self.directory = self._scratch.path if self._scratch else Path(str(directory))
@@ -83,7 +94,9 @@ class P4Switch(ApSwitch):
         return {port: intf for port, intf in super().wired.items() if intf not in self._detached}
 
     def wiring(self) -> Wiring:
-        return replace(super().wiring(), program=self.json, pcap=self.pcap, log_level=self.log_level)
+        return replace(
+            super().wiring(), program=self.json, pcap=self.pcap, log_level=self.log_level, cpu_port=self.cpu_port
+        )
 
     def start(self, controllers: list[Any]) -> None:
         """Starts the switch and returns once it runs. Mininet's controllers have no part in it. Raises LabError."""
@@ -91,8 +104,10 @@ class P4Switch(ApSwitch):
             folder.mkdir(parents=True, exist_ok=True)
         try:
             super().start(controllers)
-            if self.p4info:
-                self._client("load", str(self.device_id), str(self.json), str(self.p4info))
+            if self.p4info or self.switch_config:
+                options = ["--p4info", str(self.p4info)] if self.p4info else []
+                options += ["--commands", str(self.switch_config)] if self.switch_config else []
+                self._client("load", str(self.device_id), str(self.json), *options)
         except BaseException:
             self.stop(deleteIntfs=False)
             raise
@@ -103,10 +118,10 @@ class P4Switch(ApSwitch):
         words have brought goes, as the port has their link model; another one is warned of. Raises LabError."""
         super().prepare(port, intf)
         # What the switch sends passes the kernel's queues by (packet(7), PACKET_QDISC_BYPASS).
-        if kind := self._queue_discipline(intf.name):
+        if port not in self.radios and (kind := self._queue_discipline(intf.name)):
             if link_model(intf.params):
                 run(*self.inside("tc", "qdisc", "delete", "dev", intf.name, "root"))
-            elif port not in self.radios:
+            else:
                 warn(
                     f"*** {self.name}: the queue discipline {kind} of {intf.name} has no effect on what the switch "
                     "sends: give the link bw=, delay=, jitter=, loss= or max_queue_size=\n"
@@ -121,7 +136,7 @@ class P4Switch(ApSwitch):
         interface, or its name. Raises LabError."""
         intf = self.intf(intf)
         self._detached.discard(intf)
-        port = self.ports[intf]
+        port = self.port_of(intf)
         model = self.model(port)
         if self.process:
             if "trace" in model:
@@ -149,6 +164,9 @@ class P4Switch(ApSwitch):
         super().stop(deleteIntfs)
         if self._scratch and deleteIntfs:  # else it may start again
             self._scratch.close()
+
+    def port_of(self, intf: Any) -> int:
+        return next(port for port, known in self.wired.items() if known is intf)
 
     @staticmethod
     def other_end(intf: Any) -> Any:

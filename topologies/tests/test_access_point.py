@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The access point in Mininet scripts: its links, ports that come later, namespaces, stations of one radio."""
+"""The access point in Mininet scripts: its links, ports that come later, namespaces."""
 
 import re
 
@@ -83,32 +83,3 @@ print("controller", ap1.controller, ap1.wiring().links, ap1.connected())
 """,
     )
     assert "2 received" in output and "controller None {} True" in output
-
-
-@pytest.mark.parametrize("isolated", [True, False])
-def test_access_point_stations_of_one_radio_reach_each_other_only_when_not_isolated(
-    start: Start, isolated: bool
-) -> None:
-    # As behind hostapd's `ap_isolate`: a medium that learns nothing, whose stations reach only the access point.
-    output = played(
-        start,
-        f"""
-class Radio(AccessPoint):
-    radios = frozenset({{1}})
-    isolated = {isolated}
-
-ap1 = net.addSwitch("ap1", cls=Radio, uplink="server")
-air = net.addSwitch("s9", cls=Bridge)
-net.addLink(air, ap1)
-for name in ("h1", "h2"):
-    net.addLink(net.addHost(name), air)
-net.addLink(net.addHost("server"), ap1)
-net.start()
-for port, kept_apart in ((1, "off"), (2, "on"), (3, "on")):
-    flags = ["learning", "off", "isolated", kept_apart]
-    subprocess.run(["bridge", "link", "set", "dev", f"s9-eth{{port}}", *flags], check=True)
-ping(3)
-ping(3, net["server"].IP())
-""",
-    )
-    assert re.findall(r"(\d) received", output) == ["0" if isolated else "3", "3"], output

@@ -129,8 +129,9 @@ def test_lab_without_root_runs_in_a_user_namespace() -> None:
         pytest.skip("user namespaces are not permitted to other users than root")
     command = [sys.executable, "-m", "accesspoint.topologies.lab", "--exec", "sta1 ping -c 2 -i 0.2 server"]
     done = subprocess.run([*bare, *command], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0 and "2 received" in done.stdout, done.stdout + done.stderr
-    assert done.stderr.startswith("note: without root the lab has a network of its own")
+    output = done.stderr + done.stdout
+    assert done.returncode == 0 and "2 received" in output, output
+    assert output.startswith("note: without root the lab has a network of its own")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])

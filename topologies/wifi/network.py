@@ -208,5 +208,5 @@ def _forget_earlier_networks() -> None:
     deadline = time.monotonic() + RADIOS_TIMEOUT
     while radios := [path.name for path in RADIOS.glob("mn*")]:
         if time.monotonic() > deadline:
-            raise LabError(f"another Mininet-WiFi network has radios ({', '.join(radios)}): end it, or run `mn -c`")
+            raise LabError(f"another Mininet-WiFi network has radios ({', '.join(radios)}): end it")
         time.sleep(0.05)

@@ -9,14 +9,10 @@ from typing import Any
 
 from mn_wifi.node import AP, Station
 
-from accesspoint.topologies.links.paths import WIRE
-from accesspoint.topologies.links.profiles import link_options
-from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet.bmv2_switch import Bmv2Switch
 from accesspoint.topologies.mininet.nodes import ApSwitch, EndHost
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.processes import run
-from accesspoint.topologies.requirements import apswitch
 from accesspoint.topologies.targets import Wiring
 
 NETWORK = """network={{
@@ -93,7 +89,9 @@ class _AccessPoint(_OnRadio, ApSwitch):
     """An access point: hostapd runs its radio, a switch the program. The radio is port 1, the uplink port 2.
 
     The radio's interface gives and takes Ethernet frames. hostapd's `ap_isolate` keeps mac80211 from passing frames on
-    between stations by itself: all go through the program, which sends none back through the port that it came from.
+    between stations by itself: all go through the program. Where the stations are `isolated`, that sends none back
+    through the port that it came from.
+
     `radio` is the model of the radio's port, as {"rate": "14000000bit", "limit": 100, "delay": "2ms"}.
     """
 
@@ -114,6 +112,10 @@ class _AccessPoint(_OnRadio, ApSwitch):
         others = [intf for _, intf in sorted(self.intfs.items()) if intf.name not in ("lo", radio.name)]
         return dict(enumerate([radio, *others], start=1))
 
+    def model(self, port: int) -> Mapping[str, object]:
+        # Words of a radio are Mininet-WiFi's.
+        return self._radio.model if port in self.radios else super().model(port)
+
     def start(self, controllers: list[Any]) -> None:
         # Mininet-WiFi's own rate and delay of the radio: here they are the port's.
         run("tc", "qdisc", "replace", "dev", self.wintfs[0].name, "root", "pfifo")
@@ -131,43 +133,15 @@ class Bmv2LabAP(_AccessPoint, Bmv2Switch, AP):
     """A lab's access point with BMv2. A radio cannot leave its namespace, as other interfaces do for their wires: its
     wire is in this one."""
 
-    _radio_wire: "subprocess.Popen[bytes] | None" = None
-
     def wiring(self) -> Wiring:
         wiring = super().wiring()
         return replace(wiring, interfaces={**wiring.interfaces, 1: f"{self.name}-port"})
 
-    def stop(self, deleteIntfs: bool = True) -> None:
-        super().stop(deleteIntfs)
-        if self._radio_wire:
-            stop_process(self._radio_wire)
-            self._radio_wire = None
-
-    def _put_wire(self, name: str, model: Mapping[str, object]) -> None:
-        if name != self.wintfs[0].name:
-            super()._put_wire(name, model)
-            return
-        wire, port = f"{self.name}-wire", f"{self.name}-port"
-        run("ip", "link", "add", wire, "type", "veth", "peer", "name", port)
-        for end in (wire, port):
-            run("sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1")
-            run("ethtool", "-K", end, *OFFLOADS)
-            run("ip", "link", "set", end, "up")
-        command = [
-            str(apswitch()),
-            str(WIRE),
-            "-i",
-            f"1@{name}",
-            "-i",
-            f"2@{wire}",
-            "--link",
-            f"1:{link_options(model)}",
-        ]
-        command += ["--", "--grpc-server-addr", "127.0.0.1:0"]  # any port: nobody asks it
-        output = self.log.with_name(f"{self.log.stem}-wire-{name}.out")
-        with output.open("wb") as file:
-            self._radio_wire = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
-        self._wire_processes.append((self._radio_wire, output))
+    def put_wire(self, port: int, interface: str, model: Mapping[str, object]) -> None:
+        if port in self.radios:
+            self._wires.put_behind(interface, f"{self.name}-port", model)
+        else:
+            super().put_wire(port, interface, model)
 
 
 ACCESS_POINTS = {"apswitch": LabAP, "bmv2": Bmv2LabAP}
