@@ -106,7 +106,7 @@ def entities(lines: Iterable[str], schema: P4Schema) -> tuple[list[Any], list[An
 def _entry(schema: P4Schema, name: str, action: str, words: list[str]) -> P4TableEntry:
     table = schema.tables[name]
     fields = list(table.match_fields)
-    kinds = [field.match_type.name for field in fields]
+    kinds = [p4i.MatchField.MatchType.Name(field.pbuf.match_type) for field in fields]
     at = words.index("=>")
     keys, values = words[:at], words[at + 1 :]
     if len(keys) != len(fields):

@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 METHODS = ("get", "post", "put", "patch", "delete")
 MATCHES = {2: "exact", 3: "LPM", 4: "ternary", 5: "range", 6: "optional"}  # p4.config.v1.MatchField.MatchType
 CLASSES = (
+    ("accesspoint.P4Switch", "accesspoint.topologies.mininet.p4_switch.P4Switch", ""),
     (
         "accesspoint.AccessPoint",
         "accesspoint.topologies.mininet.access_point.AccessPoint",
-        "accesspoint.topologies.mininet.p4_switch.P4Switch",
         "accesspoint.topologies.mininet.access_point.WithController",
     ),
     ("accesspoint.Bmv2AccessPoint", "accesspoint.topologies.mininet.access_point.Bmv2AccessPoint", ""),

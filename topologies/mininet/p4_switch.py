@@ -35,7 +35,7 @@ class P4Switch(ApSwitch):
     is in a network namespace, and so is P4Runtime.
 
     Args:
-        name: in Mininet; it ends in a number, which is the device id of P4Runtime.
+        name: in Mininet; it ends in a number. P4Runtime's device id is 1 unless `device_id` says otherwise.
         json: the program, BMv2 JSON as p4c makes it; None: a controller brings it.
         p4info: the program's P4Info, text: the switch gets both over P4Runtime when it starts, so that a client may
             write entries at once.
@@ -162,8 +162,10 @@ class P4Switch(ApSwitch):
 
     def stop(self, deleteIntfs: bool = True) -> None:
         super().stop(deleteIntfs)
-        if self._scratch and deleteIntfs:  # else it may start again
-            self._scratch.close()
+        if deleteIntfs:  # else it may start again
+            self._claims.release()
+            if self._scratch:
+                self._scratch.close()
 
     def port_of(self, intf: Any) -> int:
         return next(port for port, known in self.wired.items() if known is intf)
@@ -200,7 +202,7 @@ class P4Switch(ApSwitch):
         """Raises LabError for a word that neither the class nor Mininet knows."""
         classes = [cls for cls in type(self).__mro__ if issubclass(cls, ApSwitch)]
         own = dict.fromkeys(word for cls in classes for word in inspect.signature(cls.__init__).parameters)
-        known = [word for word in own if word not in ("self", "name", "params")]
+        known = [word for word in own if word not in ("self", "name", "params", "prefix", "grpc", "thrift")]
         if unknown := [word for word in params if word not in (*known, *MININET_WORDS)]:
             raise LabError(f"{name}: '{unknown[0]}' is unknown of {type(self).__name__}: choose of {', '.join(known)}")
 

@@ -73,7 +73,7 @@ net.start()
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("switch(jsn='x')", "s1: 'jsn' is unknown of P4Switch: choose of json, p4info, grpc_port, pcap, log_level"),
+        ("switch(jsn='x')", "s1: 'jsn' is unknown of P4Switch: choose of json, p4info, switch_config, "),
         ("net.addSwitch('ap1', cls=AccessPoint, profil='lte')", "ap1: 'profil' is unknown of AccessPoint: choose of "),
         ("hosts(dict(bandwidth=3), dict(), to=switch()); net.start()", "s1: port 1: 'bandwidth' is unknown of a link"),
         ("hosts(dict(cls=AccessPointLink, speed=3), to=switch())", "'speed' is unknown of a link to a switch: choose"),
@@ -157,6 +157,20 @@ print("dpctl:", s1.dpctl("show"))
 
 def test_p4_switch_that_is_stopped_reports_nothing(start: Start) -> None:
     assert "ended" not in played(start, "hosts({}, {}, to=switch())\nnet.start()")
+
+
+def test_p4_switch_that_is_stopped_leaves_its_port_to_the_next(start: Start) -> None:
+    output = played(
+        start,
+        """
+for name in ("s1", "s2"):
+    s = switch(name, grpc_port=50051)
+    s.start([])
+    print(s.name, s.grpc)
+    s.stop()
+""",
+    )
+    assert "s1 127.0.0.1:50051\ns2 127.0.0.1:50051\n" in output
 
 
 def test_p4_switch_writes_what_its_ports_carry(start: Start, tmp_path: Path) -> None:

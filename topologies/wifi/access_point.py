@@ -14,8 +14,8 @@ from accesspoint.topologies.mininet.access_point import WithController
 from accesspoint.topologies.wifi.nodes import LabAP
 
 PIPECONF = "org.onosproject.pipelines.basic"
-IGNORED = ("adminstate", "debugger", "dryrun", "elogger", "gnmi", "inband", "notifications", "portcfg", "stratum")
-IGNORED += ("thriftport", "timeout", "valgrind")
+IGNORED = {"adminstate", "debugger", "dryrun", "elogger", "gnmi", "inband", "notifications", "portcfg", "stratum"}
+IGNORED |= {"thriftport", "timeout", "valgrind"}
 """Arguments of Mininet-WiFi's P4AP that say nothing to `apswitch`."""
 
 
@@ -58,7 +58,7 @@ class P4AP(WithController, LabAP):
         self.netcfg = _is_true(netcfg)
         self._pipeconf = pipeconf
         self._onos_device = onosdevid or f"device:bmv2:{name}"
-        if ignored := [word for word in IGNORED if params.pop(word, None) not in (None, False, "")]:
+        if ignored := [word for word in sorted(IGNORED) if params.pop(word, None) not in (None, False, "")]:
             warn(f"*** {name}: without effect on apswitch: {', '.join(ignored)}\n")
         own: dict[str, Any] = {"grpc_port": grpcport, "log_level": loglevel}
         own |= {"pcap": Path.cwd()} if _is_true(pktdump) else {}
