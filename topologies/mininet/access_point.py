@@ -23,9 +23,11 @@ from accesspoint.topologies.targets import Port
 class WithController(P4Switch):
     """A switch of this project as the access point of a Mininet script: base of AccessPoint and Bmv2AccessPoint.
 
+    It takes P4Switch's arguments, too; another program, given as `json`, runs without this project's controller and
+    profile.
+
     Args:
         name: in Mininet; it ends in a number.
-        json: another program, which runs without this project's controller and profile, as on P4Switch.
         profile: rates, delays and limits of the ports, or the name of a link profile. A link that has a `model` of its
             own (AccessPointLink) keeps that.
         uplink: the port that leads to the network, or the name of the node behind it; None: the last port.
@@ -33,7 +35,6 @@ class WithController(P4Switch):
         rest_port: of REST and the live page; 0: any free port.
         program: a folder with `ap.json` and `ap.p4info.txtpb` that p4c made of a changed program; None: the project's.
         settings: more of the controller's configuration, as `{"ncr": {"alpha": 0.1}}`.
-        params: those of P4Switch.
     """
 
     def __init__(
