@@ -30,9 +30,9 @@ def link_model(words: Mapping[str, Any]) -> dict[str, object]:
             megabits = _number(given, "bw")
             model["rate"] = f"{parse_rate(f'{megabits:f}mbit')}bit"
         if "max_queue_size" in given:
-            model["limit"] = int(_number(given, "max_queue_size"))
-            if model["limit"] == 0:
-                raise LabError("max_queue_size=0 is not possible: give 1 packet at least")
+            model["limit"] = limit = int(_number(given, "max_queue_size"))
+            if limit < 1:
+                raise LabError(f"max_queue_size={limit} is not possible: give 1 packet at least")
         delay, jitter = (_microseconds(given, word) for word in ("delay", "jitter"))
     except ProfileError as error:
         raise LabError(f"link: {error}") from None

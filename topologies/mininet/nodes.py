@@ -22,7 +22,7 @@ from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.namespaces.namespace import entered, inside
 from accesspoint.topologies.processes import last_line, run
-from accesspoint.topologies.requirements import LabError
+from accesspoint.topologies.requirements import ROOT, LabError, python
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
 
 START_TIMEOUT = 15.0  # s
@@ -188,6 +188,24 @@ class ApSwitch(Switch):
     def inside(self, *command: str) -> list[str]:
         """Return the command that runs a command in the switch's network namespace."""
         return inside(self.pid, *command) if self.inNamespace else [*command]
+
+    def dpctl(self, *words: str) -> str:
+        """Return the ports and their counters, for `dpctl show` at the prompt."""
+        if words not in (("show",), ("dump-ports",)):
+            return f"{' '.join(words)}: unknown: choose show; tables are for P4Runtime's clients, at {self.grpc}\n"
+        try:
+            return self.client("ports")
+        except LabError as problem:
+            return f"{problem}\n"
+
+    def client(self, *words: str) -> str:
+        """Run a command of accesspoint.topologies.switch_client and return what it printed. Raises LabError."""
+        command = self.inside(python(), "-m", "accesspoint.topologies.switch_client", self.grpc, *words)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = (done.stderr.strip() or f"ended with code {done.returncode}").splitlines()[-1]
+            raise LabError(f"{self.name}: {said.removeprefix('error: ')}")
+        return done.stdout
 
     def fit(self, ports: Mapping[int, Port], ack_priority: bool) -> None:
         """Called when the program runs, for what P4Runtime cannot set. Raises LabError."""

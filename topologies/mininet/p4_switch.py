@@ -18,7 +18,7 @@ from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.processes import last_lines, run
-from accesspoint.topologies.requirements import ROOT, LabError, python
+from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import CPU_PORT, Wiring
 
 GRPC_PORT, THRIFT_PORT = 9559, 9090
@@ -107,7 +107,7 @@ class P4Switch(ApSwitch):
             if self.p4info or self.switch_config:
                 options = ["--p4info", str(self.p4info)] if self.p4info else []
                 options += ["--commands", str(self.switch_config)] if self.switch_config else []
-                self._client("load", str(self.device_id), str(self.json), *options)
+                self.client("load", str(self.device_id), str(self.json), *options)
         except BaseException:
             self.stop(deleteIntfs=False)
             raise
@@ -142,23 +142,14 @@ class P4Switch(ApSwitch):
             if "trace" in model:
                 raise LabError(f"{self.name}: a link with a trace has to be there when the switch starts")
             self.prepare(port, intf)
-            self._client("add", intf.name, str(port), json_.dumps(model))
+            self.client("add", intf.name, str(port), json_.dumps(model))
 
     def detach(self, intf: Any) -> None:
         """Make an interface no port any more; the link stays. Raises LabError."""
         intf = self.intf(intf)
         if self.process:
-            self._client("remove", intf.name)
+            self.client("remove", intf.name)
         self._detached.add(intf)
-
-    def dpctl(self, *words: str) -> str:
-        """Return the ports and their counters, for `dpctl show` at the prompt."""
-        if words not in (("show",), ("dump-ports",)):
-            return f"{' '.join(words)}: unknown: choose show; tables are for P4Runtime's clients, at {self.grpc}\n"
-        try:
-            return self._client("ports")
-        except LabError as problem:
-            return f"{problem}\n"
 
     def stop(self, deleteIntfs: bool = True) -> None:
         super().stop(deleteIntfs)
@@ -188,15 +179,6 @@ class P4Switch(ApSwitch):
         show = self.inside("tc", "qdisc", "show", "dev", interface, "root")
         words = subprocess.run(show, capture_output=True, text=True, check=False).stdout.split()
         return words[1] if len(words) > 2 and words[2] != "0:" else ""
-
-    def _client(self, *words: str) -> str:
-        """Run a command of accesspoint.topologies.switch_client and return what it printed. Raises LabError."""
-        command = self.inside(python(), "-m", "accesspoint.topologies.switch_client", self.grpc, *words)
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = (done.stderr.strip() or f"ended with code {done.returncode}").splitlines()[-1]
-            raise LabError(f"{self.name}: {said.removeprefix('error: ')}")
-        return done.stdout
 
     def _check_words(self, name: str, params: Mapping[str, Any]) -> None:
         """Raises LabError for a word that neither the class nor Mininet knows."""

@@ -66,6 +66,12 @@ def test_tcp_keeps_to_the_links_rates_and_to_its_congestion_control(start: Start
     assert output.count("snd_tcp_congestion reno") == 2
 
 
+def test_lab_dpctl_at_the_prompt_prints_the_ports(start: Start) -> None:
+    output = lab(start, "dpctl show", "dpctl dump-flows")
+    assert re.search(r"^port 2 \S+-ap1-2 UP in-pkts \d+", output, re.M)
+    assert "dump-flows: unknown: choose show" in output
+
+
 def test_rest_answers_outside_the_lab(start: Start) -> None:
     commands = ("py net.lab.rest_url", "py net.lab.rest_token", "sta1 sleep 1000")
     process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))

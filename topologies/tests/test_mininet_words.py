@@ -37,6 +37,7 @@ def test_link_model_of_mininets_words_is_the_switchs(words: dict[str, Any], mode
         ({"delay": "1ms", "jitter": "2ms"}, "jitter=2ms is more than the delay"),
         ({"loss": 101}, "loss=101 is not possible"),
         ({"max_queue_size": 0}, "max_queue_size=0 is not possible"),
+        ({"max_queue_size": -1}, "max_queue_size=-1 is not possible"),
     ],
 )
 def test_link_model_of_impossible_words_is_refused(words: dict[str, Any], message: str) -> None:
