@@ -11,7 +11,7 @@ mod server;
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +22,9 @@ use rustix::process::{getpriority_process, setpriority_process};
 use server::{P4RuntimeListener, ServerConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Packets go before what else wants the same core, if this process may say so (setpriority(2)): a packet thread that
 /// waits for a few ms loses what has arrived meanwhile. Both are relative to the niceness that the switch starts with.
@@ -171,7 +173,7 @@ fn aside(work: Box<dyn FnOnce() + Send>) {
 /// Logs the counts since the start: at the end, and on SIGUSR1.
 fn log_counts(dataplane: &Dataplane) {
     for port in dataplane.ports() {
-        tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
+        tracing::info!("port {} ({}): {}", port.number, port.interface, port.stats);
     }
     tracing::info!("dropped packets by reason: {}", dataplane.drops());
 }
@@ -180,18 +182,27 @@ fn log_counts(dataplane: &Dataplane) {
 /// or a pipe that nobody reads, stops nothing else.
 fn start_log(options: &Options) -> Result<WorkerGuard, String> {
     let level: LevelFilter = options.log_level.into();
-    let (target, terminal): (Box<dyn Write + Send>, bool) = match &options.log_file {
+    let (target, coloured): (Box<dyn Write + Send>, bool) = match &options.log_file {
         Some(path) => {
             let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
             (Box::new(file), false)
         }
-        None => (Box::new(std::io::stderr()), true),
+        None => (Box::new(std::io::stderr()), std::io::stderr().is_terminal() && wants_colours()),
     };
     let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES).finish(target);
     let log = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(writer);
+    // Frames of HTTP/2 say nothing of what a client asks for, and hide the lines that do.
+    let frames = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::WARN) };
+    let targets =
+        Targets::new().with_default(level).with_targets([("h2", frames), ("hyper", frames), ("tower", frames)]);
     match options.log_format {
-        LogFormat::Text => log.with_ansi(terminal).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.with_ansi(coloured).finish().with(targets).init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
     }
     Ok(guard)
+}
+
+/// Returns true unless the environment has NO_COLOR with a value (https://no-color.org).
+fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
