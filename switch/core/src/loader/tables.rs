@@ -113,7 +113,7 @@ pub fn compile(
         const_entries: table.entries.is_some() && !table.writable,
         profile,
         in_egress: doc.pipelines.iter().any(|p| p.name == "egress" && p.tables.iter().any(|t| t.name == table.name)),
-        const_default: table.default_entry.as_ref().is_some_and(|d| d.action_const),
+        const_default: profile.is_some() || table.default_entry.as_ref().is_some_and(|d| d.action_const),
     };
     Ok((info, code))
 }
@@ -165,7 +165,8 @@ fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mu
     KeyPlace::Packed(places)
 }
 
-/// The default action that the program asks for.
+/// The default action that the program asks for; of a table with an action profile, where p4c writes none, NoAction
+/// (P4Runtime 1.5, section 9.1.3).
 pub fn default_action(
     table: &json::Table,
     info: &TableInfo,
@@ -174,6 +175,11 @@ pub fn default_action(
 ) -> Result<Option<ActionCall>, LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
     match &table.default_entry {
+        None if info.profile.is_some() => {
+            let mut actions = info.actions.iter().copied();
+            let nothing = actions.find(|action| program.actions[action.0].name == "NoAction");
+            Ok(nothing.map(|action| ActionCall { action, params: Vec::new() }))
+        }
         None => Ok(None),
         Some(entry) => action_call(entry.action_id, &entry.action_data, info, &where_, action_ids, program).map(Some),
     }
@@ -261,6 +267,6 @@ fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<Ke
             }
         }
         (MatchKind::Range, "range") => KeyField::Range { low: part(&field.start)?, high: part(&field.end)? },
-        (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind:?} is needed")),
+        (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind} is needed")),
     })
 }
