@@ -7,6 +7,7 @@
 mod p4info_check;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use apswitch_dataplane::control::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId,
@@ -15,6 +16,7 @@ use apswitch_dataplane::control::{
 use super::data::DataType;
 use super::error::{Checked, refuse};
 use super::header::HeaderField;
+use super::names::Names;
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
 use super::proto::p4::v1 as p4;
@@ -137,6 +139,8 @@ pub struct Digest {
 
 #[derive(Default)]
 pub struct Schema {
+    /// By the types that are strings for clients.
+    pub names: BTreeMap<String, Arc<Names>>,
     pub tables: BTreeMap<u32, Table>,
     pub actions: BTreeMap<u32, Action>,
     pub counters: BTreeMap<u32, Counter>,
