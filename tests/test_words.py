@@ -12,6 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 RELATIVE = re.compile(r"(what|whether|whose|which|who|whoever|of|those|that|how|where|when|the same)\b", re.IGNORECASE)
 OLD_BOUND = re.compile(r"\b_?(MOST|LONGEST|LARGEST|LEAST|SMALLEST|SHORTEST|FEWEST)_[A-Z]\w*\b")
+DEBUG = re.compile(r"\{(\w*):#?\?\}")
+QUOTED = {"role", "text", "given", "name", "origin"}
+"""Strings of clients, which `{:?}` quotes and escapes."""
 TITLES = {"The same program set again as fast as it is taken, with all that was written to it, while others read"}
 """Titles of attacks, as pages name them."""
 
@@ -63,3 +66,17 @@ def test_bounds_are_named_max_and_min(pattern: str) -> None:
         for name in OLD_BOUND.finditer(path.read_text())
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def debug_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each Debug format that users may see: outside tests, assertions and panics."""
+    for number, line in enumerate(source.partition("#[cfg(test)]")[0].splitlines(), 1):
+        if not re.search(r"\b(assert|debug_assert|panic|unreachable)", line):
+            yield from ((number, line.strip()) for name in DEBUG.findall(line) if name not in QUOTED)
+
+
+def test_logs_and_errors_of_the_switch_hold_no_debug_text() -> None:
+    assert list(debug_texts('let a = format!("{a:?}");')) and not list(debug_texts('format!("{role:?}")'))
+    own = [path for path in tracked("switch/*/src/*.rs") if path.relative_to(ROOT).parts[3] != "jit"]
+    wrong = [f"{path.relative_to(ROOT)}:{at}: {text}" for path in own for at, text in debug_texts(path.read_text())]
+    assert len(own) > 100 and not wrong, "\n".join(wrong)
