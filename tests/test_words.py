@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RELATIVE = re.compile(r"(what|whether|whose|which|who|whoever|of|those|that|how|where|when|the same)\b", re.IGNORECASE)
 OLD_BOUND = re.compile(r"\b_?(MOST|LONGEST|LARGEST|LEAST|SMALLEST|SHORTEST|FEWEST)_[A-Z]\w*\b")
 DEBUG = re.compile(r"\{(\w*):#?\?\}")
-QUOTED = {"role", "text", "given", "name", "origin"}
+QUOTED = {"role", "text", "given", "name", "origin", "other"}
 """Strings of clients, which `{:?}` quotes and escapes."""
 TITLES = {"The same program set again as fast as it is taken, with all that was written to it, while others read"}
 """Titles of attacks, as pages name them."""

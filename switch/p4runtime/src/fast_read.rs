@@ -118,6 +118,7 @@ fn end(mut message: Vec<u8>, named: &[u8], data: u32, value: CounterValue) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Naming;
     use crate::proto::p4::v1 as p4;
     use apswitch_dataplane::control::{CounterId, TableId};
     use bytes::Bytes;

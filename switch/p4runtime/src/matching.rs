@@ -189,7 +189,7 @@ mod tests {
 
     /// A 12-bit field of each kind, with ids 1 to 5, and as number 6 an optional one as p4c writes it.
     fn known() -> Vec<MatchField> {
-        let field = |id: u32, kind, stored| {
+        let field = |id: u32, kind: MatchKind, stored| {
             let (name, sdn_type) = (kind.to_string(), SdnType::Plain);
             MatchField { id, name, width: 12, sdn_type, kind, stored }
         };
@@ -264,7 +264,7 @@ mod tests {
         let mut known = known();
         known.iter_mut().for_each(|field| field.sdn_type = SdnType::Wider(32));
         let code = |extra: p4::FieldMatch| {
-            match_fields("t", &known, &[exact(b"\x01", Naming::Give), extra])
+            match_fields("t", &known, &[exact(b"\x01"), extra], Naming::Give)
                 .map_or_else(|refusal| refusal.code, |_| Code::Ok)
         };
         let lpm = |value: &'static [u8], prefix_len| {

@@ -186,7 +186,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The same; one entry that is absent is an error.
+    /// Finds entries as [`Reader::matching`] does; one that is absent is an error.
     fn named(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Views> {
         let priority = filter.priority;
         if filter.r#match.is_empty() {
