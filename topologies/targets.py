@@ -126,6 +126,8 @@ class _Bmv2(Target):
         return found
 
     def require(self) -> None:
+        if _output(self.binary(), "--version").startswith("apswitch"):
+            raise LabError(f"{self.binary()} is apswitch's: put BMv2's before it on PATH, or take TARGET=apswitch")
         # Not by the number: builds between two releases carry the older one's.
         if "priority-queues" not in _output(self.binary(), "--help"):
             raise LabError(

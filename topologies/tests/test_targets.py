@@ -134,6 +134,7 @@ def program(directory: Path, version: str, usage: str) -> str:
     ("version", "usage", "message"),
     [
         ("1.14.0-0123abcd", "--cpu-port", "simple_switch_grpc 1.14.0-0123abcd has no option --priority-queues"),
+        ("apswitch 0.3.0", "--priority-queues", "{}/simple_switch_grpc is apswitch's: put BMv2's before it on PATH"),
         ("hello", "--priority-queues", "{}/simple_switch_grpc --version says 'hello', which is no version"),
     ],
 )

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bmv2;
 mod entries;
 mod explain;
 mod options;
@@ -19,7 +20,7 @@ use apswitch_dataplane::control::{Dataplane, DataplaneConfig, Program};
 use clap::Parser;
 use options::{Command, LogFormat, Options};
 use rustix::process::{getpriority_process, setpriority_process};
-use server::{P4RuntimeListener, ServerConfig};
+use server::{P4RuntimeListener, ServerConfig, thrift};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -40,7 +41,22 @@ const ASIDE_NICE: i32 = 19;
 const TURNS: u32 = 4;
 
 fn main() -> ExitCode {
-    let options = Options::parse_from(options::without_separator(std::env::args_os()));
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let bmv2 = match bmv2::is_called(&program).then(|| bmv2::translate(words)) {
+        None => None,
+        Some(Ok(bmv2::Line::Start(start))) => Some(start),
+        Some(Ok(bmv2::Line::Text(text))) => return package::print_line(&text),
+        Some(Err(message)) => {
+            eprintln!("{}: {message}", program.display());
+            return ExitCode::from(2);
+        }
+    };
+    let options = match &bmv2 {
+        Some(start) => Options::parse_from(std::iter::once(&program).chain(&start.words)),
+        None => Options::parse_from(options::without_separator(std::env::args_os())),
+    };
+    let bmv2 = bmv2.unwrap_or_default();
     if let Some(command) = &options.command {
         let done = match command {
             Command::Explain(options) => explain::run(options).map_err(|e| format!("explain: {e}")),
@@ -67,7 +83,7 @@ fn main() -> ExitCode {
         })
         .build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(options)),
+        Ok(runtime) => runtime.block_on(run(options, bmv2)),
         Err(e) => Err(format!("cannot start threads: {e}")),
     };
     match result {
@@ -79,9 +95,11 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(options: Options) -> Result<(), String> {
+/// `bmv2`: what is told to someone who calls the switch as BMv2's.
+async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     // Until it is dropped: what is still to be written then has a second.
-    let _log = start_log(&options)?;
+    let _log = start_log(&options, bmv2.log_to_stdout)?;
+    bmv2.notes.iter().for_each(|note| tracing::warn!("{note}"));
     let program = match &options.program {
         Some(path) => {
             let name = path.display();
@@ -146,8 +164,15 @@ async fn run(options: Options) -> Result<(), String> {
     if let Some(program) = program {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
+    let thrift = match bmv2.thrift {
+        Some((port, is_asked_for)) => thrift::bind(port, is_asked_for).await,
+        None => None,
+    };
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", device.device_id, dataplane.ports().len());
+        if let Some(listener) = thrift {
+            tokio::spawn(thrift::serve(listener, address.to_string()));
+        }
     }
     let counted = dataplane.clone();
     let stop = async move {
@@ -180,13 +205,14 @@ fn log_counts(dataplane: &Dataplane) {
 
 /// Lines go through a thread of their own, and are lost when it does not get rid of them: a terminal that is stopped,
 /// or a pipe that nobody reads, stops nothing else.
-fn start_log(options: &Options) -> Result<WorkerGuard, String> {
+fn start_log(options: &Options, to_stdout: bool) -> Result<WorkerGuard, String> {
     let level: LevelFilter = options.log_level.into();
     let (target, coloured): (Box<dyn Write + Send>, bool) = match &options.log_file {
         Some(path) => {
             let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
             (Box::new(file), false)
         }
+        None if to_stdout => (Box::new(std::io::stdout()), std::io::stdout().is_terminal() && wants_colours()),
         None => (Box::new(std::io::stderr()), std::io::stderr().is_terminal() && wants_colours()),
     };
     let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES).finish(target);

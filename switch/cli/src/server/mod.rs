@@ -6,6 +6,7 @@
 //! | `proto` | the generated service |
 //! | `listen`, `tls` | where the server listens, with or without TLS |
 //! | `fast_path`, `message_size`, `budget`, `fields` | the way to the service; requests that are too long; memory of requests and answers |
+//! | [`thrift`] | the port where clients of BMv2 expect Thrift |
 //! | `shared`, `service`, `read_stream`, `stream` | whose turn it is; the RPCs; long answers; streams and what they are told |
 
 mod budget;
@@ -18,6 +19,7 @@ mod read_stream;
 mod service;
 mod shared;
 mod stream;
+pub mod thrift;
 mod tls;
 
 use std::net::SocketAddr;
