@@ -315,6 +315,13 @@ pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Opti
     Some(p4::TableAction { r#type: Some(p4::table_action::Type::Action(action)) })
 }
 
+/// Returns the message for NoAction, if the table has it.
+pub fn no_action(schema: &Schema, table: &Table) -> Option<p4::TableAction> {
+    let is_it = |choice: &&TableAction| schema.actions.get(&choice.id).is_some_and(|action| action.name == "NoAction");
+    let action = p4::Action { action_id: table.actions.iter().find(is_it)?.id, params: Vec::new() };
+    Some(p4::TableAction { r#type: Some(p4::table_action::Type::Action(action)) })
+}
+
 pub fn call_message(schema: &Schema, choices: &[TableAction], call: &ActionCall) -> Option<p4::Action> {
     let choice = choices.iter().find(|choice| choice.target == call.action)?;
     let params = schema.actions.get(&choice.id)?.params.iter().zip(&call.params);

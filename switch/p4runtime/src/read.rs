@@ -208,15 +208,20 @@ impl Reader<'_> {
         if filtered {
             default_has_no_key(table, filter)?;
         }
-        let Some(call) = self.dataplane.default_action(table.target)? else {
-            return Ok(none());
+        let action = match self.dataplane.default_action(table.target)? {
+            Some(call) => entry::action_message(&self.pipeline.schema, table, &call),
+            // p4c writes none for these tables, and P4Runtime makes it NoAction (1.5, "Default Entry").
+            None => match entry::no_action(&self.pipeline.schema, table).filter(|_| table.profile.is_some()) {
+                Some(action) => Some(action),
+                None => return Ok(none()),
+            },
         };
         let cookie = self.client_metadata.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
         let (controller_metadata, metadata) = entry::split_cookie(cookie);
         #[allow(deprecated)]
         let mut message = p4::TableEntry {
             is_const: table.const_default,
-            action: entry::action_message(&self.pipeline.schema, table, &call),
+            action,
             controller_metadata,
             metadata,
             ..default_key(table.id)

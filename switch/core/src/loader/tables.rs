@@ -165,8 +165,7 @@ fn pack(field: Field, mask: &Value, valid: Reg, used: &mut Vec<u32>, chunks: &mu
     KeyPlace::Packed(places)
 }
 
-/// The default action that the program asks for; of a table with an action profile, where p4c writes none, NoAction
-/// (P4Runtime 1.5, section 9.1.3).
+/// The default action that the program asks for.
 pub fn default_action(
     table: &json::Table,
     info: &TableInfo,
@@ -175,11 +174,6 @@ pub fn default_action(
 ) -> Result<Option<ActionCall>, LoadError> {
     let where_ = place_of("table", &table.name, &table.source_info);
     match &table.default_entry {
-        None if info.profile.is_some() => {
-            let mut actions = info.actions.iter().copied();
-            let nothing = actions.find(|action| program.actions[action.0].name == "NoAction");
-            Ok(nothing.map(|action| ActionCall { action, params: Vec::new() }))
-        }
         None => Ok(None),
         Some(entry) => action_call(entry.action_id, &entry.action_data, info, &where_, action_ids, program).map(Some),
     }
