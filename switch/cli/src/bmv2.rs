@@ -24,11 +24,11 @@ enum Takes {
 /// Effect of an option.
 #[derive(Clone, Copy, PartialEq)]
 enum Effect {
-    /// That of the option of the same name.
+    /// Option of apswitch by the same name.
     Same,
-    /// Told below.
+    /// Handled in [`translate`].
     Own,
-    /// None; the text says what is not done.
+    /// No effect; the text says what is not done.
     Not(&'static str),
 }
 
