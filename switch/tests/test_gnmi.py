@@ -453,7 +453,7 @@ def test_subscriptions_that_cannot_be_served(switch: Switch) -> None:
 
     async def streams(_: GNMIClient) -> None:
         for code, text, mode, subscriptions in (
-            (invalid, "sample_interval: at least 10ms", "STREAM", [(path, {"mode": "SAMPLE", "sample_interval": 1})]),
+            (invalid, "sample_interval: at least 10 ms", "STREAM", [(path, {"mode": "SAMPLE", "sample_interval": 1})]),
             (invalid, "TARGET_DEFINED has no sample_interval", "STREAM", [(path, {"sample_interval": SECOND})]),
             (invalid, "heartbeat_interval: at least", "STREAM", [(path, {"heartbeat_interval": 1})]),
             (grpc.StatusCode.UNIMPLEMENTED, "no such node", "ONCE", [("/system", {})]),
