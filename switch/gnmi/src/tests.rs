@@ -20,7 +20,7 @@ use super::shared::Shared;
 
 #[path = "../../dataplane/tests/common/namespace.rs"]
 mod namespace;
-use namespace::{enter, ip, pair};
+use namespace::{enter, pair};
 
 const SOON: Duration = Duration::from_secs(10);
 const CPU_PORT: PortNumber = 510;
