@@ -104,26 +104,3 @@ def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
         word = f"**missed** by {row.missed}" if row.missed else row.word
         lines.append(f"| {link} | {row.text} | {row.ours} | {row.cake} | {word} |")
     return "\n".join(lines) + "\n"
-
-
-def in_short(summaries: Mapping[str, Mapping[str, Any]], results: str) -> str:
-    """Table of the kinds of traffic by the goals that hold, and that do not. results: folder of the pages."""
-    all_: dict[str, list[Row]] = {}
-    for row in rows(summaries):
-        all_.setdefault(row.experiment.name, []).append(row)
-    lines = ["| traffic | held | missed |", "| --- | --- | --- |"]
-    for name, own in all_.items():
-        title = f"[{own[0].experiment.title}]({results}/{name}.md)" if name in summaries else own[0].experiment.title
-        if all(row.word == "not measured" for row in own):
-            lines.append(f"| {title} | not measured | |")
-            continue
-        held, missed = (
-            "<br>".join(f"{row.text}{_beside(row)}" for row in own if (row.word == "met") == met)
-            for met in (True, False)
-        )
-        lines.append(f"| {title} | {held} | {missed} |")
-    return "\n".join(lines) + "\n"
-
-
-def _beside(row: Row) -> str:
-    return f"; CAKE: {row.cake}" if row.cake else " (not measured)" if row.word == "not measured" else ""
