@@ -111,7 +111,7 @@ ifeq ($(ROWS),)
 	@$(VENV)/python -m accesspoint.checks.bench.hosts
 endif
 
-hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
+hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/results/hostile.md; into out/hostile/
 	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
 mutants: runtime develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1

@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("reference/p4.html", "port_feedback"),
         ("reference/python.html", "rest_token"),
         ("decisions/0001-ack-memory.html", "generation"),
-        ("project/contributing.html", "How a change travels"),
+        ("project/contributing.html", "Submit a change"),
     ],
 )
 def test_what_is_made_of_the_code_is_there(site: Path, page: str, words: str) -> None:

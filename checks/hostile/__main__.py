@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the attacks and end")
     parser.add_argument("--seed", type=int, default=1, help="of random mutations (default: 1)")
     parser.add_argument("--out", type=Path, default=ROOT / "out/hostile", help="folder for summary.json and logs")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="also renew the table of this page, docs/security.md")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also renew the table of this page, docs/results/hostile.md")
     options = parser.parse_args()
     attacks = select(load(), options.only, options.short)
     if not attacks:

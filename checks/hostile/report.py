@@ -94,9 +94,9 @@ def write(path: Path, told: dict[str, Any], known: Iterable[str]) -> dict[str, A
 
 
 def page(path: Path, told: dict[str, Any], attacks: Mapping[str, Attack]) -> None:
-    """Renews the table of docs/security.md, what stands between the two marks: a row for each attack that there is."""
+    """Renews the table of docs/results/hostile.md, what stands between the two marks: a row for each attack that there is."""
     lines = [
-        "| attack | what it does | peak, MB | other client, p99 | carried | refused |",
+        "| attack | effect | peak, MB | other client, p99 | carried | refused |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for attack in sorted(attacks.values(), key=lambda attack: (attack.server, attack.name)):

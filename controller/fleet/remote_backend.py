@@ -123,7 +123,7 @@ class RemoteBackend:
         if silent >= SILENT_SECONDS:
             observation["state"] = State.CONNECTING.value
             reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"
-            observation["problem"] = f"{name}: nothing was heard of its agent for {round(silent)} s{reason}"
+            observation["problem"] = f"{name}: no message from its agent for {round(silent)} s{reason}"
         return observation
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
