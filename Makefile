@@ -132,7 +132,7 @@ tested: system
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 
-quick: develop ## lint, types, and the test files that changed since main
+quick: develop ## lint, words, types, and the test files that changed since main
 	@$(VENV)/python tools/test.py --quick
 
 docs: develop ## the documentation's site, into out/site; a broken link is an error
@@ -144,6 +144,7 @@ SHELLS = $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
 NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.cc' 'hosts/**/*.h' 'checks/**/*.c')
 
 check-text: develop
+	$(VENV)/python tools/words.py
 	$(VENV)/shellcheck $(SHELLS)
 	$(VENV)/clang-format --dry-run -Werror $(NATIVE)
 	$(VENV)/oxlint --deny-warnings controller/web

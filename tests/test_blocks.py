@@ -285,11 +285,11 @@ INSTALL = vocabulary("controller/**/*.py", "controller/**/*.service")
 JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/architecture.md", "p4src/"): drawing,
     ("docs/controller/README.md", "python -m accesspoint.controller --config access-points.json --check"): in_order,
-    ("docs/controller/apctl.md", "fine "): INSTALL,
+    ("docs/controller/apctl.md", "ok "): INSTALL,
     ("docs/controller/laws.md", "{"): settings,
     ("docs/controller/loop.md", "loop.py"): traced,
     ("docs/controller/operate.md", "wrote "): INSTALL,
-    ("docs/controller/operate.md", "bad "): INSTALL,
+    ("docs/controller/operate.md", "error "): INSTALL,
     ("docs/effects.md", "error: my.trace"): vocabulary("topologies/**/*.py", "switch/**/*.rs"),
     ("docs/hosts/batcp-proxy.md", "program --"): drawing,
     ("docs/hosts/probe-buffer.md", " packet "): HOSTS,

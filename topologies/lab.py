@@ -32,7 +32,7 @@ BANNER = """
   The server runs iperf3 on ports {ports}. Try:
     sta1 ping -c 5 server
     sta1 iperf3 -c server -R -t 60 > /tmp/down &       a download ...
-    sta1 iperf3 -c server -p 5202 -t 20                ... and an upload beside it
+    sta1 iperf3 -c server -p 5202 -t 20                ... and an upload at the same time
     sh ./apctl get flows ap1 --active
     sh ./apctl set features ap1 ack_priority=false
   `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab. In other terminals

@@ -115,8 +115,8 @@ def main() -> int:
                 apctl("get", "stations", "ap1")
                 # One processor, and slow: that its ticks are late is no fault of the installation.
                 said = apctl("doctor", "--interface", "wlan0", "--interface", "uplink", codes=(0, 1))
-                assert all("ticks were late" in line for line in said.splitlines() if line.startswith("bad"))
-                assert "fine wlan0 is fit to be a port" in said and "fine ap1 is ready" in said
+                assert all("ticks were late" in line for line in said.splitlines() if line.startswith("error"))
+                assert "ok      wlan0 can be a port" in said and "ok      ap1 is ready" in said
             assert radio_as_it_is() != before
             apctl("uninstall")
             assert radio_as_it_is() == before, sorted(radio_as_it_is() ^ before)

@@ -520,7 +520,7 @@ def test_an_agents_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     with pytest.raises(ConfigError, match="longer than anything"):
         again.desired()
     (tmp_path / "state/identity").write_text("nonsense")
-    with pytest.raises(ConfigError, match="remove it to begin anew"):
+    with pytest.raises(ConfigError, match="remove it to start over"):
         Disk(tmp_path / "state")
     with pytest.raises(ConfigError, match="name a folder with --state"):
         Disk(tmp_path / "state/identity")

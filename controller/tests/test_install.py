@@ -213,7 +213,7 @@ def test_what_stands_in_the_way_is_told(
     plan = install.access_point(ports)
     with place.entered():
         bad = [
-            finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "bad"
+            finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "error"
         ]
     assert len(bad) == 1 and text in bad[0].text and bad[0].fix
 

@@ -260,7 +260,7 @@ def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
     started = time.monotonic()
     assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
     assert time.monotonic() - started < 5, "not after the strangers' patience"
-    remote.await_line("it had to make room for others")
+    remote.await_line("it was evicted for others")
     assert remote.process.poll() is None
 
 

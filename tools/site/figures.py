@@ -6,13 +6,14 @@
 import re
 from pathlib import Path
 
+from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict import overview
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results"
 TESTBED = RESULTS / "peers-testbed.md"
 ARMS = {"fifo": "FIFO", "cake-ack-filter": "CAKE with `ack-filter`", "ours": "**this access point**"}
-COLUMNS = (("download beside the upload", "Mb/s"), ("upload", "Mb/s"), ("ping beside both, mean", "ms"))
+MEASURES = ("download_during", "upload_during", "ping_mean")
 BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -21,11 +22,12 @@ def headline() -> str:
     # The figure of each cell, without its interval.
     table = [line.strip("|\n").split("|") for line in TESTBED.open() if line.startswith("|")]
     rows = [[cell.strip().partition("<br>")[0] for cell in row] for row in table]
-    columns = [rows[0].index(f"{name} ({unit})") for name, unit in COLUMNS]
+    known = {measure.name: measure for measure in registry.find(TESTBED.stem).measures}
+    columns = [(rows[0].index(f"{known[name].text} ({known[name].unit})"), known[name].unit) for name in MEASURES]
     lines = ["| | Download | Upload | Ping (mean) |", "| --- | ---: | ---: | ---: |"]
     for arm, words in ARMS.items():
         row = next(row for row in rows if row[0].startswith(f"**{arm}**"))
-        cells = [f"{row[column]} {unit}" for column, (_, unit) in zip(columns, COLUMNS, strict=True)]
+        cells = [f"{row[column]} {unit}" for column, unit in columns]
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

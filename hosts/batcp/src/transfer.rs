@@ -274,7 +274,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     }
     if options.key_file.is_none() && !options.open {
         return Err(Error::new(
-            "everybody who reaches this receiver could store files here: give --key-file, or --open, which replaces none",
+            "any client that reaches this receiver could store files here: give --key-file, or --open, which replaces none",
         ));
     }
     raise_descriptor_limit();
@@ -312,7 +312,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                     transfers.spawn(async move {
                         let peer = connection.peer_address().about("peer")?;
                         let stored = slots.hold(peer.ip(), store(connection, peer, &folder)).await;
-                        let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
+                        let made_room = || Error::new(format!("receive from {peer}: it was evicted for others"));
                         stored.unwrap_or_else(|| Err(made_room()))
                     });
                 }
@@ -390,7 +390,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("it has more than 200 bytes");
     }
     if name.chars().any(|c| c.is_control() || is_invisible(c)) {
-        return Err("it has characters that nobody sees");
+        return Err("it has invisible characters");
     }
     Ok(())
 }

@@ -276,7 +276,7 @@ impl LockedState {
             match frame {
                 Frame::Segment { number, payload } => {
                     if self.dropped.is_some() {
-                        self.fail(io::ErrorKind::ConnectionReset, "data came that nobody reads".into());
+                        self.fail(io::ErrorKind::ConnectionReset, "data came after the reader ended".into());
                         return Ok(());
                     }
                     let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");

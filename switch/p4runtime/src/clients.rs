@@ -159,7 +159,7 @@ impl Inner {
             let message = StreamMessageResponse { update: Some(Update::Arbitration(notice)) };
             let lost = self.clients.get(&to).is_some_and(|client| client.queue.try_send(Ok(message)).is_err());
             if lost {
-                tracing::warn!("a P4Runtime client takes no messages: its stream is closed");
+                tracing::warn!("closing a stream: its P4Runtime client does not read (queue full)");
                 self.clients.remove(&to);
                 notices.now.extend(self.arbiter.disconnect(to).now);
             }

@@ -256,7 +256,7 @@ fn follow_networks(catcher: &Catcher, requested: &HashSet<Prefix>, before: &mut 
 
 fn remote(options: RemoteOptions) -> Result<(), Error> {
     if options.key_file.is_none() && options.allow.is_empty() {
-        return Err(Error::new("everyone could reach everything through this proxy: give --key-file or --allow"));
+        return Err(Error::new("any client could reach everything through this proxy: give --key-file or --allow"));
     }
     let key = read_key(options.key_file.as_deref())?;
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
@@ -305,7 +305,7 @@ impl Admission {
 }
 
 /// Log text for an evicted client.
-const MADE_ROOM: &str = "it had to make room for others";
+const MADE_ROOM: &str = "it was evicted for others";
 
 /// Connector to destinations, directly or by the remote proxy.
 struct Connector {

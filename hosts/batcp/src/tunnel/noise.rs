@@ -155,7 +155,7 @@ impl Session {
         into[2..6].copy_from_slice(&self.theirs.to_be_bytes());
         into[6..HEADER].copy_from_slice(&counter.to_be_bytes());
         let nonce = u64::from(link) << 56 | *counter;
-        HEADER + self.keys.write_message(nonce, frame, &mut into[HEADER..]).expect("there is room")
+        HEADER + self.keys.write_message(nonce, frame, &mut into[HEADER..]).expect("there is space")
     }
 
     /// Open a data datagram of this session; return its link and the length of its frame, once; None: forged, repeated,
