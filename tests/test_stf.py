@@ -179,7 +179,7 @@ def entities() -> Entities:
     [
         ("add nothing f:1 say(value:1)", "the P4Info has no table nothing; there are EntitiesIngress.exact_table"),
         ("add lpm_table request.d:1 say(value:1)", "has no field request.d; there are hdr.request.c"),
-        ("add lpm_table request.c:0x*1 say(value:1)", "'*' can only stand at its end"),
+        ("add lpm_table request.c:0x*1 say(value:1)", "'*' can only be at its end"),
         ("add lpm_table request.c:1/33 say(value:1)", "has 32 bits, and its prefix 33"),
         ("add narrow_table twelve:0x1* small(nibble:1,twelve:1)", "is exact, so no digit of it can be '*'"),
         ("add lpm_table request.c:1 small(nibble:1)", "has no action small; there are EntitiesIngress.say"),

@@ -222,7 +222,7 @@ def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, mo
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "where services see nothing" in found.text and "git clone" in found.fix
+    assert "systemd services cannot read" in found.text and "git clone" in found.fix
 
 
 def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:
