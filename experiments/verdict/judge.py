@@ -32,7 +32,8 @@ MAX_SHOWN = 4
 HEAD = (
     "Every statement of the five papers' evaluations that can be checked is a claim in",
     "`experiments/verdict/claims.toml`: its quote, setting, measure, and the rule that decides. The file was written",
-    "from the texts alone, before the results, and a result carries its checksum: results of other claims decide nothing here.",
+    "from the texts alone, before the results, and a result carries its checksum: results of other claims decide",
+    "nothing here.",
     "`contradicted` is as good a result as `reproduced`; `undecided` says that the interval decides nothing,",
     "`not measured` that the lab lacks something, or that it was not run. Values are means over repeats with",
     "Student's 95 % interval.",

@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import importlib
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import finsy
 import typer
 
 ROOT = Path(__file__).resolve().parents[2]
+APSWITCH = ROOT / "target/release/apswitch"
 METHODS = ("get", "post", "put", "patch", "delete")
 MATCHES = {2: "exact", 3: "LPM", 4: "ternary", 5: "range", 6: "optional"}  # p4.config.v1.MatchField.MatchType
 CLASSES = (
@@ -116,7 +118,16 @@ def commands() -> str:
         (experiments, "python -m accesspoint.experiments"),
     ):
         text += [f"## `{prog}`", "```text\n" + usage(parse) + "\n```"]
+    for words in ((), ("explain",)):
+        text += [f"## `{' '.join(('apswitch', *words))}`", f"```text\n{own_help(APSWITCH, *words)}\n```"]
     return joined(text)
+
+
+def own_help(program: Path, *words: str) -> str:
+    """Return the output of --help of a program that is built, or the command that builds it."""
+    if not program.exists():
+        return f"{program.name} is not built: make switch"
+    return subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def typed(name: str, command: Any, level: int) -> list[str]:
