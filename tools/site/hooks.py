@@ -29,7 +29,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Expand `folder/*` in the navigation to every page of the folder, by its own title."""
+    """Expand `folder/part*` in the navigation to every such page, by its own title."""
     config.nav = expanded(config.nav or [])
     return config
 
@@ -37,7 +37,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def expanded(nav: list[Any]) -> list[Any]:
     found: list[Any] = []
     for entry in nav:
-        if isinstance(entry, str) and entry.endswith("/*"):
+        if isinstance(entry, str) and "*" in entry:
             pages = sorted((ROOT / "docs").glob(f"{entry}.md"))
             found += [
                 {title(page): page.relative_to(ROOT / "docs").as_posix()} for page in pages if page.stem != "README"
