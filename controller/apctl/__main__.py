@@ -111,7 +111,7 @@ def _client(context: typer.Context) -> Client:
 @application.command()
 def login(
     context: typer.Context,
-    url: Annotated[str, typer.Argument(help="As https://controller:8443")],
+    url: Annotated[str, typer.Argument(help="Controller, e.g. https://controller:8443")],
     token_file: Annotated[Path | None, typer.Option(help="The token; without it, from standard input.")] = None,
 ) -> None:
     """Keep URL and token for the commands to come."""

@@ -261,7 +261,7 @@ def remove(root: Path, running: bool) -> list[Path]:
     try:
         kept = _Manifest.model_validate_json((root / MANIFEST).read_text())
     except FileNotFoundError:
-        raise UsageError(f"{root / MANIFEST}: none: nothing was installed by `apctl init`") from None
+        raise UsageError(f"nothing to uninstall: {root / MANIFEST} not found") from None
     except (OSError, ValueError):
         raise UsageError(f"{root / MANIFEST} cannot be read: remove its units and files by hand") from None
     there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]

@@ -171,7 +171,7 @@ def test_an_image_is_made_elsewhere(place: Namespace, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert left(tmp_path) == [] and state(place) == before
     done = apctl(place, "uninstall", "--root", str(tmp_path))
-    assert done.returncode == 2 and "nothing was installed" in done.stderr
+    assert done.returncode == 2 and "nothing to uninstall" in done.stderr
     full = tmp_path / "full"
     full.write_text("no folder")
     done = apctl(place, "init", *given[:-1], str(full))
