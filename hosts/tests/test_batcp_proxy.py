@@ -301,20 +301,27 @@ def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend
     assert "panicked" not in done.stderr
 
 
-def test_the_commands_of_its_page(wires: Scene) -> None:
+@pytest.mark.parametrize(
+    ("page", "remote", "local", "ready"),
+    [
+        ("batcp-proxy.md", "remote", "local", ["catching", "SOCKS5"]),
+        ("two-uplinks.md", "server", "client", ["catching"]),
+    ],
+)
+def test_the_commands_of_its_page(wires: Scene, page: str, remote: str, local: str, ready: list[str]) -> None:
     expected = web(wires)
-    page = (ROOT / "docs/hosts/batcp-proxy.md").read_text()
+    text = (ROOT / "docs/hosts" / page).read_text()
     for address, link in zip(("192.0.2.1", "198.51.100.1"), wires.links, strict=True):
-        page = page.replace(address, link.b_ip)
-    for host, which, said in ((wires.b, "remote", ["remote proxy"]), (wires.a, "local", ["catching", "SOCKS5"])):
-        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", page, re.M | re.S)
+        text = text.replace(address, link.b_ip)
+    for host, which, said in ((wires.b, remote, ["remote proxy"]), (wires.a, local, ready)):
+        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", text, re.M | re.S)
         assert block
-        for command, ready in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
+        for command, line in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
             _, batcp, *words = command.replace("proxy.key", str(wires.directory / "key")).split()
             assert batcp == "batcp"
             private = ("--private",) if "local" in words else ()  # all addresses of a lab are
-            Daemon(host, *words, *private, ready=ready)
-    for words in ((), ("--proxy", "socks5h://127.0.0.1:1080")):
+            Daemon(host, *words, *private, ready=line)
+    for words in ((), ("--proxy", "socks5h://127.0.0.1:1080"))[: len(ready)]:
         assert fetched(wires, *words) == expected
 
 

@@ -58,7 +58,6 @@ mod subflow_io;
 mod tests;
 mod transfer;
 mod transport;
-mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -146,9 +145,6 @@ pub enum Command {
     /// Pair of proxies: connections of unmodified programs, over several interfaces
     #[command(subcommand)]
     Proxy(proxy::Command),
-    /// Carry all traffic of a host or a network, UDP and ICMP too, sealed, over several interfaces
-    #[command(subcommand)]
-    Tunnel(tunnel::Command),
     /// Show the counters of the TCP option for each process that uses it
     Status(hosts_base::output::Format),
     /// Send a file over all interfaces
@@ -174,7 +170,6 @@ pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
-        Command::Tunnel(command) => tunnel::run(command),
         Command::Status(format) => option::status(format),
         Command::Send(options) => transfer::send(&options),
         Command::Speed(options) => speed::run(options),
