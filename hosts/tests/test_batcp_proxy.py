@@ -101,8 +101,9 @@ print(s.recv(100))
         ("127.0.0.1", "9100", [], b"127.0.0.1"),
     ):
         assert wires.a.run(sys.executable, "-c", ask, address, port, *words) == f"{answer!r}\n"
-    challenge = wires.a.run(sys.executable, "-c", ask, first.b_ip, "7000")
-    assert "\\x01" in challenge[:6], "the remote proxy itself is reached directly"
+    older = "s.connect((sys.argv[1], int(sys.argv[2])))\ns.sendall(b'BATCP\\r\\n\\1' + bytes(56))"
+    said = wires.a.run(sys.executable, "-c", ask.replace(ask.splitlines()[4], older), first.b_ip, "7000")
+    assert said.startswith("b'BATCP"), "the remote proxy itself is reached directly"
     # A stranger who finds the port is reset.
     port = wires.a.run("ss", "-Hltn", "src", "127.0.0.1", "and", "sport", "!=", "9100").split()[3].rpartition(":")[2]
     assert run_curl(wires, f"http://127.0.0.1:{port}/").startswith("curl: ")
@@ -247,20 +248,22 @@ def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
 
 
 @pytest.mark.realtime
-@pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
-def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("keyed", "paper"), [(True, ()), (True, ("--paper",)), (False, ("--paper",))])
+def test_strangers_keep_nobody_out(wires: Scene, keyed: bool, paper: tuple[str, ...]) -> None:
+    """At a remote proxy with a key, in either negotiation, and at an open one, which takes plain TCP."""
     expected = web(wires)
-    words = (*who, wires.directory / "key") if who == ("--key-file",) else who
-    remote = Daemon(wires.b, *REMOTE, *words, "--connections", "8", ready="remote proxy")
-    key = words if who == ("--key-file",) else ()
-    Daemon(wires.a, "socks", *wires.via, *key, ready="SOCKS5")
+    key = ("--key-file", wires.directory / "key") if keyed else ()
+    allow = () if keyed else ("--allow", "0.0.0.0/0")
+    remote = Daemon(wires.b, *REMOTE, *key, *allow, *paper, "--connections", "8", ready="remote proxy")
+    Daemon(wires.a, "socks", *wires.via, *key, *paper, ready="SOCKS5")
     strangers = python(wires.b, STRANGERS, wires.links[0].b_ip, "7000", "600")
     assert strangers.stdout
     assert strangers.stdout.readline() == "up\n"
     started = time.monotonic()
     assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
     assert time.monotonic() - started < 5, "not after the strangers' patience"
-    remote.await_line("it had to make room for others")
+    if paper:
+        remote.await_line("is refused" if keyed else "it had to make room for others")
     assert remote.process.poll() is None
 
 
@@ -280,15 +283,16 @@ def test_socks_users(wires: Scene) -> None:
 @pytest.mark.parametrize(
     ("words", "mend"),
     [
-        (["socks", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
+        (["socks", "--via", "127.0.0.1:1", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000"], "give --key-file or --allow"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "SHORT"], "at least 16 are needed"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "OPEN"], "chmod 600"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "NONE"], "No such file"),
-        (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8", "--in-band"], "listen on 203.0"),
+        (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8"], "listen on 203.0"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/33"], "10.0.0.0/8"),
         (["proxy", "local", "--via", "127.0.0.1:1", "--cgroup", "/no/such"], "no/such"),
-        (["socks", "--credentials", "SHORT"], "NAME:PASSWORD"),
+        (["socks", "--via", "127.0.0.1:1", "--credentials", "SHORT"], "NAME:PASSWORD"),
+        (["socks"], "--via <ADDRESS:PORT>"),
     ],
 )
 def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend: str) -> None:
@@ -325,16 +329,16 @@ def test_the_commands_of_its_page(wires: Scene, page: str, remote: str, local: s
         assert fetched(wires, *words) == expected
 
 
-def test_without_privileges_socks_works_in_band(wires: Scene) -> None:
+def test_socks_and_remote_without_privileges_carry(wires: Scene) -> None:
     expected = web(wires)
     bare = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--", HOSTS, "batcp")
     key = ("--key-file", wires.directory / "key")
-    for words in (("socks",), ("proxy", "local", "--in-band", "--via", "192.0.2.1:7000")):
+    for words in (("socks", "--paper"), ("proxy", "local", "--via", "192.0.2.1:7000")):
         refused = wires.a.popen(*bare, *words, stderr=subprocess.PIPE, text=True)
         assert "needs root" in refused.communicate(timeout=20)[1]
         assert refused.returncode == 2
-    remote = wires.b.popen(*bare, *REMOTE, *key, "--in-band", stderr=subprocess.PIPE, text=True)
-    local = wires.a.popen(*bare, "socks", *wires.via, *key, "--in-band", stderr=subprocess.PIPE, text=True)
+    remote = wires.b.popen(*bare, *REMOTE, *key, stderr=subprocess.PIPE, text=True)
+    local = wires.a.popen(*bare, "socks", *wires.via, *key, stderr=subprocess.PIPE, text=True)
     for process in (remote, local):
         assert process.stderr
         assert " on " in process.stderr.readline()

@@ -59,7 +59,6 @@ def main() -> int:
             b,
             "proxy",
             "remote",
-            "--in-band",
             "--listen",
             "0.0.0.0:7000",
             "--allow",
@@ -67,7 +66,7 @@ def main() -> int:
             ready="remote proxy",
         )
         via = ("--interface", "wg0", "--via", "10.77.0.1:7000", "--interface", "wg1", "--via", "10.77.1.1:7000")
-        Daemon(a, "socks", "--in-band", *via, ready="SOCKS5")
+        Daemon(a, "socks", *via, ready="SOCKS5")
         source = python(c, SOURCE, "9000", str(BYTES))
         assert source.stdout and source.stdout.readline() == "up\n"
         pings = a.run("ping", "-c", "3", "-i", "0.2", "10.77.1.1")

@@ -26,11 +26,12 @@
 //! 1. *Do both ends speak BATCP?* A [`Negotiation`] decides. [`InBand`] assumes it (no privilege, no BPF; the listener refuses who
 //!    does not begin with a hello). The TCP option of kind 254 ([`Announcer`]) tells it on SYN and SYN-ACK; when the SYN-ACK does not carry
 //!    the option, [`connect`] gives a plain TCP connection (`Connection::is_plain`), and a listener does so for a SYN without.
+//!    With a [`Key`] either refuses it instead: a connection with a key is sealed, always.
 //!    Calls, in this order, for each subflow: `prepare` on the unconnected socket, connect(2), then `answered`; at the listener:
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
 //!    four-digit connection id is guessable, so both hellos carry random nonces, of which and of the shared [`Key`] come the
-//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed (`seal.rs`).
+//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed, without one it never is (`seal.rs`).
 
 mod cgroup;
 mod connection;

@@ -5,6 +5,8 @@
 //! [`Announcer`] and for no others. All of it ends with the process, however that ends.
 //!
 //! - A SYN carries a [`Mark`], and the SYN-ACK repeats it if the listener answers.
+//! - It protects nothing: who is on the way reads, removes and adds it. With a key a socket whose peer has not announced
+//!   itself is refused.
 //! - A peer that knows nothing of it answers without, or with something else: [`Announcer::peer_mark`] is `None`, and the
 //!   socket is plain TCP. The second retransmitted SYN goes without, as a box on the path may drop what it does not know.
 //! - Under a SYN flood Linux answers with SYN cookies, which keep no options: plain TCP at both ends.
@@ -37,7 +39,7 @@ pub struct Counts {
     pub announced: u64,
     /// Connections whose peer answered
     pub accepted: u64,
-    /// Connections whose peer did not
+    /// Connections whose peer did not, in either direction
     pub plain: u64,
     /// SYN-ACKs sent with the option
     pub answered: u64,

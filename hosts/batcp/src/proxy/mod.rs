@@ -31,8 +31,8 @@ use self::catch::{CatchConfig, Catcher};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
 use self::spare::{SpareOptions, SparePool};
-use super::transfer::{ReceiverOptions, TransportOptions};
-use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
+use super::transfer::{NegotiationOptions, ReceiverOptions, TransportOptions};
+use super::{Connection, Interface, Key, Listener, Options, connect};
 use hosts_base::log::report;
 use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
@@ -51,9 +51,8 @@ const BEYOND: usize = 16;
 /// Options of all proxies.
 #[derive(Args)]
 struct ProxyOptions {
-    /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
-    #[arg(long)]
-    in_band: bool,
+    #[command(flatten)]
+    negotiation: NegotiationOptions,
     /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
     /// most of them loses the oldest
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
@@ -63,10 +62,8 @@ struct ProxyOptions {
 impl ProxyOptions {
     /// Make the transport's options. `beyond`: connections of the transport that are not served.
     fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
-        let negotiation: Arc<dyn Negotiation> =
-            if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
         let connections = usize::from(self.connections) + beyond;
-        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options()? })
+        self.negotiation.of(Options { key: key.clone(), connections, ..transport.options()? })
     }
 }
 
@@ -75,9 +72,9 @@ pub struct SocksOptions {
     /// Address and port on which programs reach the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
-    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
-    /// the destination, over several interfaces if it supports BATCP and by plain TCP if not
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; with --paper and
+    /// without this straight to the destination, over several interfaces if it answers the option, else by plain TCP
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "paper")]
     via: Vec<SocketAddr>,
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE", requires = "via")]
@@ -263,7 +260,7 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
     let admission = Admission::new(options.proxy.connections, key.is_open());
-    let remote = Arc::new(Remote { key, rules: Rules(options.allow), admission });
+    let remote = Arc::new(Remote { rules: Rules(options.allow), admission });
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
@@ -279,12 +276,11 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     })
 }
 
-/// Admission of clients. Each takes a slot of `unknown` until it has proved the key and named a destination; so those
-/// that never do take no slot of the others, and a flood of them evicts its own.
+/// Admission of clients. Each takes a slot of `unknown` until it has named a destination; so those that never do take
+/// no slot of the others, and a flood of them evicts its own.
 struct Admission {
+    /// Slots of SOCKS5 clients; of local proxies, which with a key have proved it and may be spare connections.
     unknown: ConnectionSlots,
-    /// Slots of local proxies' spare connections, which have proved the key.
-    spare: ConnectionSlots,
     served: Semaphore,
     /// Serve without a key: all clients stay unknown as long as they are connected.
     open: bool,
@@ -294,7 +290,7 @@ impl Admission {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
         let unknown = ConnectionSlots::new(if open { connections } else { UNKNOWN });
-        Self { unknown, spare: ConnectionSlots::new(UNKNOWN), served: Semaphore::new(connections), open }
+        Self { unknown, served: Semaphore::new(connections), open }
     }
 
     /// Take a permit to be served. Errors: all are taken. It does not wait: a program whose connect has succeeded and
@@ -325,14 +321,7 @@ impl Connector {
         let connector = self.clone();
         tokio::spawn(self.spares.clone().keep(move || {
             let connector = connector.clone();
-            async move {
-                let mut connection = connect(&connector.via, &connector.interfaces, &connector.options).await?;
-                if connection.is_plain() {
-                    return Err(io::ErrorKind::Unsupported.into());
-                }
-                let greeting = pair::receive_greeting(&mut connection).await?;
-                Ok((connection, greeting))
-            }
+            async move { connect(&connector.via, &connector.interfaces, &connector.options).await }
         }));
     }
 
@@ -352,8 +341,8 @@ impl Connector {
             return connect(&addresses, "connect").await;
         }
         let spare = match self.spares.take() {
-            Some((mut connection, greeting)) => {
-                let asked = pair::request(&mut connection, &self.options.key, greeting, destination).await;
+            Some(mut connection) => {
+                let asked = pair::request(&mut connection, destination).await;
                 asked.ok().map(|reply| (connection, reply))
             }
             None => None,
@@ -363,11 +352,8 @@ impl Connector {
             Some(asked) => asked,
             None => {
                 let mut connection = connect(&self.via, "connect to the remote proxy").await?;
-                let asked = async {
-                    let greeting = pair::receive_greeting(&mut connection).await?;
-                    pair::request(&mut connection, &self.options.key, greeting, destination).await
-                };
-                let reply = asked.await.map_err(failed("ask the remote proxy"))?;
+                let asked = pair::request(&mut connection, destination).await;
+                let reply = asked.map_err(failed("ask the remote proxy"))?;
                 (connection, reply)
             }
         };
@@ -433,9 +419,8 @@ async fn serve_caught(
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
-/// Remote proxy: its key, rules and admission.
+/// Remote proxy: its rules and admission.
 struct Remote {
-    key: Key,
     rules: Rules,
     admission: Admission,
 }
@@ -445,53 +430,44 @@ impl Remote {
         let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
         let line = |error: io::Error| format!("local proxy {peer}: {error}");
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
+        let slots = &self.admission.unknown;
         if self.admission.open {
             let served = async {
-                let request = pair::receive_request(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
-                self.carry(connection, peer, request).await
+                let destination = pair::receive_request(&mut connection, pair::PATIENCE).await.map_err(line)?;
+                self.carry(connection, peer, &destination).await
             };
-            return self.admission.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+            return slots.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let (slots, patience) = match connection.is_plain() {
-            true => (&self.admission.unknown, pair::PATIENCE),
-            false => (&self.admission.spare, 2 * spare::LAPSE),
-        };
-        let request = match slots.hold(peer.ip(), pair::receive_request(&mut connection, &self.key, patience)).await {
+        let destination = match slots.hold(peer.ip(), pair::receive_request(&mut connection, 2 * spare::LAPSE)).await {
             // A spare connection that was not used.
-            Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
+            Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
         };
-        let _permit = match (&request, self.admission.enter()) {
-            (None, _) => None,
-            (Some(_), Ok(permit)) => Some(permit),
-            (Some(request), Err(error)) => {
-                request.reply(&mut connection, Reply::Failed).await.map_err(line)?;
+        let _permit = match self.admission.enter() {
+            Ok(permit) => permit,
+            Err(error) => {
+                pair::reply(&mut connection, Reply::Failed).await.map_err(line)?;
                 part(connection).await;
                 return Err(format!("local proxy {peer}: {error}"));
             }
         };
-        self.carry(connection, peer, request).await
+        self.carry(connection, peer, &destination).await
     }
 
-    /// Connect to the request's destination and relay. `None`: the client has another key, and was informed.
-    async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
-        let Some(request) = request else {
-            part(connection).await;
-            return Err(format!("local proxy {peer}: wrong key"));
-        };
-        let name = request.destination.to_string();
-        let line = |error: io::Error| format!("{name}: {error}");
-        let connected = timeout(CONNECT_ALL, connect_plain(&request.destination, &self.rules)).await;
+    /// Connect to the destination and relay.
+    async fn carry(&self, mut connection: Connection, peer: SocketAddr, destination: &Destination) -> Served {
+        let line = |error: io::Error| format!("{destination}: {error}");
+        let connected = timeout(CONNECT_ALL, connect_plain(destination, &self.rules)).await;
         match connected.unwrap_or(Err(Reply::TimedOut)) {
             Ok(stream) => {
-                request.reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                pair::reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
                 relay::relay(stream, connection).await.map_err(line)
             }
             Err(reply) => {
-                let replied = request.reply(&mut connection, reply).await;
+                let replied = pair::reply(&mut connection, reply).await;
                 part(connection).await;
                 replied.map_err(line)?;
-                Err(format!("local proxy {peer}: {name}: {reply}"))
+                Err(format!("local proxy {peer}: {destination}: {reply}"))
             }
         }
     }
