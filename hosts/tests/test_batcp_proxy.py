@@ -267,6 +267,33 @@ def test_strangers_keep_nobody_out(wires: Scene, keyed: bool, paper: tuple[str, 
     assert remote.process.poll() is None
 
 
+def test_status_has_figures_of_each_path(slow: Scene) -> None:
+    expected = web(slow)
+    remote, local = slow.remote(), slow.socks()
+    assert fetched(slow, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    run_curl(slow, "--proxy", "socks5h://127.0.0.1:1080", "http://127.0.0.1:1/")
+    for daemon, direction in ((local, "bytes_received"), (remote, "bytes_sent")):
+        status = daemon.status()
+        paths = status["paths"]
+        assert (status["connections"], status["served"], status["failed"]) == (0, 1, 1)
+        assert sum(path[direction] for path in paths) >= SIZE and len(paths) == 2
+        assert sum(path["share"] for path in paths) == pytest.approx(1)
+        assert all(path["share"] > 0.1 and 10 < path["rtt_ms"] < 500 and path["lost"] == 0 for path in paths)
+    assert [path["path"] for path in local.status()["paths"]] == ["eth0", "eth1"]
+    assert remote.status()["arrivals"]["refused"] == remote.status()["arrivals"]["downgraded"] == 0
+    assert all(path["tcp_bytes_sent"] > SIZE / 10 for path in remote.status()["paths"])
+    table = slow.a.run(HOSTS, "batcp", "status")
+    assert "socks" in table and "eth1" in table and "remote" not in table, "it is in another namespace"
+    text = slow.a.run(HOSTS, "batcp", "status", "--as", "prometheus")
+    labels = f'proxy="socks",pid="{local.process.pid}",path="eth1"'
+    found = re.search(rf"^batcp_path_received_bytes_total{{{labels}}} (\d+)$", text, re.M)
+    assert found and int(found[1]) > SIZE / 10
+    other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert slow.a.run(*other, HOSTS, "batcp", "status", "--json", check=False) == "", "another user is told nothing"
+    local.kill()
+    assert slow.a.run(HOSTS, "batcp", "status", "--json") == ""
+
+
 def test_socks_users(wires: Scene) -> None:
     expected = web(wires)
     credentials = wires.directory / "credentials"

@@ -141,13 +141,13 @@ impl Default for Options {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// SOCKS5 proxy: connections of programs that know SOCKS, over several interfaces
+    /// SOCKS5 proxy: TCP connections of programs that know SOCKS, over several interfaces
     Socks(proxy::SocksOptions),
-    /// Pair of proxies: connections of unmodified programs, over several interfaces
+    /// Pair of proxies: TCP connections of unmodified programs, over several interfaces; UDP and ICMP are not carried
     #[command(subcommand)]
     Proxy(proxy::Command),
-    /// Show the counters of the TCP option for each process that uses it
-    Status(hosts_base::output::Format),
+    /// Show what the proxies of this network namespace carry, by path
+    Status(proxy::StatusOptions),
     /// Send a file over all interfaces
     Send(transfer::SendOptions),
     /// Measure how fast a connection is, from memory to memory
@@ -171,7 +171,7 @@ pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
-        Command::Status(format) => option::status(format),
+        Command::Status(options) => proxy::show_status(&options),
         Command::Send(options) => transfer::send(&options),
         Command::Speed(options) => speed::run(options),
         Command::Receive(options) => transfer::receive(&options),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ const OPEN_WINDOWS: usize = 64 << 20;
 const MIN_WINDOW: usize = 64 << 10;
 
 /// Counters of a listener's arrivals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// Connections that speak BATCP, and plain ones.
     pub opened: u64,
@@ -54,6 +54,19 @@ struct Counters {
     joined: AtomicU64,
     refused: AtomicU64,
     downgraded: AtomicU64,
+}
+
+impl Counters {
+    fn read(&self) -> Arrivals {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Arrivals {
+            opened: count(&self.opened),
+            plain: count(&self.plain),
+            joined: count(&self.joined),
+            refused: count(&self.refused),
+            downgraded: count(&self.downgraded),
+        }
+    }
 }
 
 /// Accepts connections, from clients that speak BATCP and, where the negotiation can distinguish them, from plain ones.
@@ -108,15 +121,13 @@ impl Listener {
 
     /// Return the counters of arrivals so far.
     pub fn arrivals(&self) -> Arrivals {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { opened, plain, joined, refused, downgraded } = &*self.counters;
-        Arrivals {
-            opened: count(opened),
-            plain: count(plain),
-            joined: count(joined),
-            refused: count(refused),
-            downgraded: count(downgraded),
-        }
+        self.counters.read()
+    }
+
+    /// Return a function that reads the counters, also while `accept` waits.
+    pub fn watch(&self) -> impl Fn() -> Arrivals + Send + 'static + use<> {
+        let counters = self.counters.clone();
+        move || counters.read()
     }
 }
 

@@ -195,15 +195,6 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self.address.to_canonical() {
-            IpAddr::V4(address) if self.bits >= 96 => write!(f, "{address}/{}", self.bits - 96),
-            _ => write!(f, "{}/{}", self.address, self.bits),
-        }
-    }
-}
-
 impl FromStr for Prefix {
     type Err = Error;
 

@@ -11,6 +11,7 @@ mod pair;
 mod relay;
 mod socks;
 mod spare;
+mod status;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -31,6 +32,8 @@ use self::catch::{CatchConfig, Catcher};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
 use self::spare::{SpareOptions, SparePool};
+use self::status::Carried;
+pub use self::status::{StatusOptions, show as show_status};
 use super::transfer::{NegotiationOptions, ReceiverOptions, TransportOptions};
 use super::{Connection, Interface, Key, Listener, Options, connect};
 use hosts_base::log::report;
@@ -162,13 +165,15 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
+        carried: Arc::default(),
     });
     run_async(async {
         let listener = slots::listen(options.listen).about(format!("listen on {}", options.listen))?;
         connector.keep_spares();
+        status::answer("socks", &connector.carried, &connector.options.negotiation, None)?;
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
         let admission = Arc::new(Admission::new(options.proxy.connections, false));
-        accept_all(&[listener], |stream, peer| {
+        accept_all(&[listener], &connector.carried, |stream, peer| {
             let (connector, credentials, admission) = (connector.clone(), credentials.clone(), admission.clone());
             async move { serve_socks(stream, peer.ip(), &connector, credentials.as_deref(), &admission).await }
         })
@@ -192,6 +197,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
+        carried: Arc::default(),
     });
     run_async(async {
         let ipv4 = slots::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
@@ -230,10 +236,11 @@ fn local(options: LocalOptions) -> Result<(), Error> {
             });
         }
         connector.keep_spares();
+        status::answer("local", &connector.carried, &connector.options.negotiation, None)?;
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         ready(format_args!("catching {families}connects for {}", connector.via[0]));
         let admission = Arc::new(Admission::new(options.proxy.connections, false));
-        accept_all(&listeners, |stream, peer| {
+        accept_all(&listeners, &connector.carried, |stream, peer| {
             let (connector, catcher, admission) = (connector.clone(), catcher.clone(), admission.clone());
             async move { serve_caught(stream, peer, &connector, &catcher, &admission).await }
         })
@@ -260,15 +267,18 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
     let admission = Admission::new(options.proxy.connections, key.is_open());
-    let remote = Arc::new(Remote { rules: Rules(options.allow), admission });
+    let remote = Arc::new(Remote { rules: Rules(options.allow), admission, carried: Arc::default() });
+    let negotiation = transport.negotiation.clone();
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
+        status::answer("remote", &remote.carried, &negotiation, Some(Box::new(listener.watch())))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
         loop {
             let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;
             let remote = remote.clone();
             tokio::spawn(async move {
                 if let Err(error) = remote.serve(connection).await {
+                    remote.carried.failed();
                     report(error);
                 }
             });
@@ -310,6 +320,7 @@ struct Connector {
     interfaces: Vec<Interface>,
     options: Options,
     spares: Arc<SparePool>,
+    carried: Arc<Carried>,
 }
 
 impl Connector {
@@ -396,6 +407,7 @@ async fn serve_socks(
             let line = |error: io::Error| format!("{destination}: {error}");
             let bound = connection.local_address().map_err(line)?;
             socks::confirm(&mut stream, bound).await.map_err(line)?;
+            let _place = connector.carried.add(&connection);
             relay::relay(stream, connection).await.map_err(line)
         }
         Err((reply, line)) => {
@@ -416,6 +428,7 @@ async fn serve_caught(
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
     let _permit = admission.enter().map_err(|error| format!("{original}: {error}"))?;
     let connection = connector.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    let _place = connector.carried.add(&connection);
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
@@ -423,6 +436,7 @@ async fn serve_caught(
 struct Remote {
     rules: Rules,
     admission: Admission,
+    carried: Arc<Carried>,
 }
 
 impl Remote {
@@ -461,6 +475,7 @@ impl Remote {
         match connected.unwrap_or(Err(Reply::TimedOut)) {
             Ok(stream) => {
                 pair::reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                let _place = self.carried.add(&connection);
                 relay::relay(stream, connection).await.map_err(line)
             }
             Err(reply) => {
@@ -496,7 +511,11 @@ async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpSt
 
 /// Accept on `listeners` and serve each connection. Errors: a broken listener; those of one connection are not
 /// returned.
-async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
+async fn accept_all<F>(
+    listeners: &[TcpListener],
+    carried: &Arc<Carried>,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) -> Result<(), Error>
 where
     F: Future<Output = Served> + Send + 'static,
 {
@@ -510,13 +529,14 @@ where
         };
         match accepted {
             Ok((stream, peer)) => {
-                let serving = relay::guard(&stream).map(|()| serve(stream, peer));
+                let (serving, carried) = (relay::guard(&stream).map(|()| serve(stream, peer)), carried.clone());
                 tokio::spawn(async move {
                     let served = match serving {
                         Ok(serving) => serving.await,
                         Err(error) => Err(format!("{peer}: {error}")),
                     };
                     if let Err(line) = served {
+                        carried.failed();
                         report(line);
                     }
                 });
