@@ -319,7 +319,9 @@ def test_socks_users(wires: Scene) -> None:
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/33"], "10.0.0.0/8"),
         (["proxy", "local", "--via", "127.0.0.1:1", "--cgroup", "/no/such"], "no/such"),
         (["socks", "--via", "127.0.0.1:1", "--credentials", "SHORT"], "NAME:PASSWORD"),
-        (["socks"], "--via <ADDRESS:PORT>"),
+        (["socks"], "--via <HOST:PORT>"),
+        (["socks", "--via", "0.0.0.0:7000"], "0.0.0.0:7000 is an address to listen on"),
+        (["proxy", "local", "--via", "no-such-name.invalid:7000"], "write HOST:PORT"),
     ],
 )
 def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend: str) -> None:

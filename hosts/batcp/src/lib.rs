@@ -45,6 +45,7 @@ mod listener;
 mod negotiation;
 mod option;
 mod path_manager;
+mod peer;
 mod proxy;
 mod reassembly;
 mod scheduler;

@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::peer::Peer;
 use super::sender::PIECE;
 use super::{Announcer, Arrivals, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
@@ -39,7 +40,7 @@ pub struct SendOptions {
     file: PathBuf,
     /// The receiver, as HOST:PORT; again for its other addresses, in the order of the interfaces
     #[arg(long, required = true, value_name = "HOST:PORT")]
-    to: Vec<String>,
+    to: Vec<Peer>,
     /// File with the key that the receiver has too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -197,10 +198,7 @@ fn hex(digest: &[u8]) -> String {
 pub fn send(options: &SendOptions) -> Result<(), Error> {
     let name = options.file.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", options.file.display())))?;
-    let mut peers = Vec::new();
-    for to in &options.to {
-        peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
-    }
+    let (peers, to) = (Peer::addresses(&options.to), Peer::list(&options.to));
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options()? })?;
     runtime()?.block_on(async {
@@ -208,7 +206,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
         let size = file.metadata().await.about(options.file.display())?.len();
         let started = Instant::now();
         let opened = connect(&peers, &options.transport.interface, &transport).await;
-        let mut connection = opened.about(format!("connect to {}", options.to.join(", ")))?;
+        let mut connection = opened.about(format!("connect to {to}"))?;
         let bar = progress(size);
         let watch = connection.watch();
         let ticking = bar.clone();
@@ -221,7 +219,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
         let sent = send_file(&mut connection, &mut file, name, size).await;
         ticker.abort();
         bar.finish_and_clear();
-        let digest = sent.about(format!("send {} to {}", options.file.display(), options.to.join(", ")))?;
+        let digest = sent.about(format!("send {} to {to}", options.file.display()))?;
         let summary = Summary::new(name, size, started, &digest, connection.status());
         connection.closed().await;
         summary.print(options.format);

@@ -34,6 +34,7 @@ use self::socks::Credentials;
 use self::spare::{SpareOptions, SparePool};
 use self::status::Carried;
 pub use self::status::{StatusOptions, show as show_status};
+use super::peer::Peer;
 use super::transfer::{NegotiationOptions, ReceiverOptions, TransportOptions};
 use super::{Connection, Interface, Key, Listener, Options, connect};
 use hosts_base::log::report;
@@ -58,7 +59,7 @@ struct ProxyOptions {
     negotiation: NegotiationOptions,
     /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
     /// most of them loses the oldest
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
 }
 
@@ -77,8 +78,8 @@ pub struct SocksOptions {
     listen: SocketAddr,
     /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; with --paper and
     /// without this straight to the destination, over several interfaces if it answers the option, else by plain TCP
-    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "paper")]
-    via: Vec<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "paper")]
+    via: Vec<Peer>,
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE", requires = "via")]
     key_file: Option<PathBuf>,
@@ -107,8 +108,8 @@ pub enum Command {
 #[derive(Args)]
 pub struct LocalOptions {
     /// The remote proxy, once for each of its addresses
-    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
-    via: Vec<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    via: Vec<Peer>,
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -160,7 +161,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     }
     let key = read_key(options.key_file.as_deref())?;
     let connector = Arc::new(Connector {
-        via: options.via,
+        via: Peer::addresses(&options.via),
         rules: Rules(options.allow),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
@@ -192,7 +193,7 @@ pub fn run(command: Command) -> Result<(), Error> {
 fn local(options: LocalOptions) -> Result<(), Error> {
     let key = read_key(options.key_file.as_deref())?;
     let connector = Arc::new(Connector {
-        via: options.via,
+        via: Peer::addresses(&options.via),
         rules: Rules::default(),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
