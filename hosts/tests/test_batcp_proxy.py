@@ -226,6 +226,30 @@ print(len(answer), time.monotonic() - started < 2)
     assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")
 
 
+def test_hundreds_of_idle_connections_are_served(wires: Scene) -> None:
+    """As many as a host with a few browsers has."""
+    wires.remote()
+    local = wires.socks()
+    wires.serve("import socket, time; s = socket.create_server(('', 9000), backlog=512); print('up', flush=True)\n"
+                "held = []\nwhile True: held.append(s.accept())")  # fmt: skip
+    opener = """
+import socket, struct, sys
+held = []
+for _ in range(300):
+    s = socket.create_connection(("127.0.0.1", 1080))
+    s.sendall(b"\\5\\1\\0")
+    s.recv(2)
+    s.sendall(b"\\5\\1\\0\\1" + socket.inet_aton(sys.argv[1]) + struct.pack("!H", 9000))
+    if s.recv(10)[1] == 0:
+        held.append(s)
+print(len(held), flush=True)
+sys.stdin.readline()
+"""
+    program = python(wires.a, opener, wires.server)
+    assert program.stdout and program.stdout.readline() == "300\n", local.log
+    assert local.status()["connections"] == 300
+
+
 @pytest.mark.realtime
 def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
     """With 200 ms there and back a first byte takes two round trips, as by plain TCP, and not seven."""
