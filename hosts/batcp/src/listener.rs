@@ -231,7 +231,9 @@ impl AcceptContext {
         self.connections.lock().expect("no panic holds it").insert(token, None);
         let _pending = PendingOpen { connections: self.connections.clone(), token };
         stream.write_all(&answer.encode()).await?;
-        if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
+        let left =
+            |error| io::Error::new(io::ErrorKind::PermissionDenied, format!("it has not proved the key: {error}"));
+        if !keys.proves(&read::<PROOF>(&mut stream).await.map_err(left)?, hello, &answer) {
             let why = "it has another key, or none, or somebody on the way changes what it sends";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }

@@ -58,15 +58,19 @@ struct ProxyOptions {
     #[command(flatten)]
     negotiation: NegotiationOptions,
     /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
-    /// most of them loses the oldest
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..))]
-    connections: u16,
+    /// most of them loses the oldest, and all share 64 MiB of windows [default: 1024; without a key 256]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: Option<u16>,
 }
 
 impl ProxyOptions {
+    fn connections(&self, key: &Key) -> u16 {
+        self.connections.unwrap_or(if key.is_open() { 256 } else { 1024 })
+    }
+
     /// Make the transport's options. `beyond`: connections of the transport that are not served.
     fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
-        let connections = usize::from(self.connections) + beyond;
+        let connections = usize::from(self.connections(key)) + beyond;
         self.negotiation.of(Options { key: key.clone(), connections, ..transport.options()? })
     }
 }
@@ -173,7 +177,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
         connector.keep_spares();
         status::answer("socks", &connector.carried, &connector.options.negotiation, None)?;
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        let admission = Arc::new(Admission::new(options.proxy.connections, false));
+        let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
         accept_all(&[listener], &connector.carried, |stream, peer| {
             let (connector, credentials, admission) = (connector.clone(), credentials.clone(), admission.clone());
             async move { serve_socks(stream, peer.ip(), &connector, credentials.as_deref(), &admission).await }
@@ -240,7 +244,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
         status::answer("local", &connector.carried, &connector.options.negotiation, None)?;
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         ready(format_args!("catching {families}connects for {}", connector.via[0]));
-        let admission = Arc::new(Admission::new(options.proxy.connections, false));
+        let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
         accept_all(&listeners, &connector.carried, |stream, peer| {
             let (connector, catcher, admission) = (connector.clone(), catcher.clone(), admission.clone());
             async move { serve_caught(stream, peer, &connector, &catcher, &admission).await }
@@ -267,7 +271,7 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
-    let admission = Admission::new(options.proxy.connections, key.is_open());
+    let admission = Admission::new(options.proxy.connections(&key), key.is_open());
     let remote = Arc::new(Remote { rules: Rules(options.allow), admission, carried: Arc::default() });
     let negotiation = transport.negotiation.clone();
     run_async(async {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody on the way: `python -m accesspoint.checks.harness.hosts.middle PORT TO SEED` relays TCP to 127.0.0.1:TO, and
+"""Somebody on the way: `python -m accesspoint.checks.hostile.middle PORT TO SEED` relays TCP to 127.0.0.1:TO, and
 draws a fault for each connection: what crosses is changed, held back, repeated, cut off, or answered in TO's place.
 
 Prints a line for each connection: the fault, and whether the words of `WORDS` crossed in clear.
