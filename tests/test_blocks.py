@@ -274,16 +274,6 @@ def links(block: Block) -> None:
     assert "none" in told(BUILT["apswitch"], *ports, *block.text.split())
 
 
-def in_a_namespace(block: Block) -> None:
-    def run(script: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(["unshare", "--net", "sh", "-ec", script], capture_output=True, text=True, timeout=30)
-
-    if not shutil.which("nft") or run("nft add table ip tried").returncode:
-        pytest.skip("no namespace, no nft or no nf_tables here: as root, apt-get install nftables")
-    done = run(block.text)
-    assert done.returncode == 0, done.stderr
-
-
 HOSTS = vocabulary("hosts/**/*.rs", "hosts/tests/*.py", "docs/hosts/*.md")
 INSTALL = vocabulary("controller/**/*.py", "controller/**/*.service")
 # (page, how the block begins) -> its judge; a page's other blocks ```text are commands.
@@ -301,7 +291,6 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/hosts/sessions.md", "{\n"): elsewhere("hosts/tests/test_sessions.py", "```json"),
     ("docs/hosts/sessions.md", '{"kind"'): HOSTS,
     ("docs/hosts/sessions.md", "$ hosts sessions"): HOSTS,
-    ("docs/hosts/two-uplinks.md", "sysctl "): in_a_namespace,
     ("README.md", "                down"): vocabulary("experiments/**/*.py"),
     ("docs/install.md", "    2.31 MB"): vocabulary("packaging/debian/*/control", "tools/dist/*.py"),
     ("docs/library.md", "from accesspoint.wifi"): calls_of("examples/roaming.py"),
