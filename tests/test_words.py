@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import words
+
 ROOT = Path(__file__).resolve().parent.parent
 RELATIVE = re.compile(r"(what|whether|whose|which|who|whoever|of|those|that|how|where|when|the same)\b", re.IGNORECASE)
 OLD_BOUND = re.compile(r"\b_?(MOST|LONGEST|LARGEST|LEAST|SMALLEST|SHORTEST|FEWEST)_[A-Z]\w*\b")
@@ -80,3 +82,44 @@ def test_logs_and_errors_of_the_switch_hold_no_debug_text() -> None:
     own = [path for path in tracked("switch/*/src/*.rs") if path.relative_to(ROOT).parts[3] != "jit"]
     wrong = [f"{path.relative_to(ROOT)}:{at}: {text}" for path in own for at, text in debug_texts(path.read_text())]
     assert len(own) > 100 and not wrong, "\n".join(wrong)
+
+
+SENTENCES = Path(__file__).with_name("words.txt").read_text().splitlines()
+"""Sentences that cost readers a second reading, as they once were in docs, help texts, logs and messages."""
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_words_found_when_they_are_put_back(sentence: str) -> None:
+    assert [*words.found(sentence, words.substitutions())]
+
+
+def test_words_not_found_in_docs_help_and_messages() -> None:
+    paths = words.tracked()
+    assert {".md", ".py", ".rs", ""} <= {path.suffix for path in paths} and len(paths) > 300
+    assert not [*words.hits(paths)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("page.md", "# Page\n\nThe controller goes on.\n"),
+        ("log.py", 'LOG.warning("%s goes on", name)\n'),
+        ("log.rs", 'tracing::warn!("{name} goes on");\n'),
+        ("clap.rs", "#[derive(Parser)]\nstruct Options {\n    /// It goes on.\n    name: bool,\n}\n"),
+        ("Makefile", "run: ## it goes on\n"),
+    ],
+)
+def test_words_searched_in_each_kind_of_file(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    (tmp_path / name).write_text(text)
+    assert [*words.hits([tmp_path / name])] == [
+        f"{name}:{text.partition('goes')[0].count(chr(10)) + 1}: `goes on`: write: continue, resume"
+    ]
+
+
+def test_words_in_code_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text("Run `goes on` with --beside:\n\n```sh\nmake beside\n```\n\nWhat is a flow?\n")
+    assert not [*words.hits([tmp_path / "page.md"])]

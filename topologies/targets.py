@@ -194,7 +194,7 @@ def main() -> int:
         try:
             print(f"target {name}: {find(name).version()}")
         except LabError as error:
-            print(f"target {name}: not used: {error}")
+            print(f"target {name}: not available: {error}")
     return 0
 
 

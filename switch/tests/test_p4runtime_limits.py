@@ -251,20 +251,19 @@ def test_a_pipeline_is_made_ready_beside_what_others_ask(access_point: Program) 
         assert sorted(meanwhile)[len(meanwhile) // 2] < took / 6, (took, meanwhile)
 
 
-def test_requests_under_way_have_a_budget(client: Client, address: str) -> None:
-    entry = client.program.entry("lpm_table", [], ("say", 1), metadata=bytes(60 << 20))
-    request = p4r.WriteRequest(device_id=1, election_id={"low": 99}, updates=[insert(entry)])
-    refused = 0
-    with contextlib.ExitStack() as stack:
-        options = [*OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
-        channels = [stack.enter_context(grpc.insecure_channel(address, options)) for _ in range(6)]
-        calls = [p4r_grpc.P4RuntimeStub(channel).Write.future(request, timeout=6 * WAIT) for channel in channels * 2]
-        for call in calls:
-            assert client.read(table_entry=p4r.TableEntry(table_id=entry.table_id)) == []
-            failure = call.exception()
-            assert failure.code() in (EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
-            refused += failure.code() == EXHAUSTED
-    assert client.read(table_entry=p4r.TableEntry()) is not None
+def test_requests_under_way_have_a_budget(access_point: Program) -> None:
+    with access_point_switch(access_point) as (client, process, _):
+        request = p4r.WriteRequest(device_id=1, election_id={"low": 99})
+        request.updates.add().entity.table_entry.metadata = bytes(60 << 20)
+        with contextlib.ExitStack() as stack:
+            options = [*OWN_CONNECTION, ("grpc.max_send_message_length", -1)]
+            channels = [stack.enter_context(grpc.insecure_channel(client.address, options)) for _ in range(6)]
+            stubs = [p4r_grpc.P4RuntimeStub(channel) for channel in channels * 2]
+            calls = [stub.Write.future(request, timeout=6 * WAIT) for stub in stubs]
+            for call in calls:
+                assert client.read(table_entry=p4r.TableEntry()) is not None
+                assert call.exception().code() in (EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED)
+        assert peak(process) < MAX_MEMORY_BYTES < len(calls) * request.ByteSize()
 
 
 @pytest.fixture

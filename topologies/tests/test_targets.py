@@ -170,4 +170,6 @@ def test_a_missing_target_is_named(start: Start, module: str, target: str, messa
 def test_targets_are_listed(start: Start) -> None:
     process = start("-m", "accesspoint.topologies.targets", PATH=SYSTEM_PATH)
     output, _ = process.communicate(timeout=30)
-    assert re.match(r"target apswitch: \d+\.\d+\.\d+\ntarget bmv2: not used: simple_switch_grpc is missing", output)
+    assert re.match(
+        r"target apswitch: \d+\.\d+\.\d+\ntarget bmv2: not available: simple_switch_grpc is missing", output
+    )

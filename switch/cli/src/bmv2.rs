@@ -44,12 +44,12 @@ const OPTIONS: &[Row] = &[
     ("pcap", "", Optional, Own, "[=DIR]: write what each port carries to pcap files, here if no directory is given"),
     ("use-files", "", Value, Same, "SECONDS: ports are pcap files, read after so many seconds"),
     ("packet-in", "", Value, Not("packets come from interfaces (-i) and files (--use-files)"), ""),
-    ("thrift-port", "", Value, Own, "PORT (9090): clients of Thrift are told there that this switch has none"),
+    ("thrift-port", "", Value, Own, "PORT (9090): Thrift clients get an exception: there is no Thrift server"),
     ("device-id", "", Value, Own, "NUMBER (0): P4Runtime device id"),
     ("nanolog", "", Value, Not("there are no nanomsg events"), ""),
     ("notifications-addr", "", Value, Not("notifications come over P4Runtime: digests, idle timeouts"), ""),
-    ("debugger", "", Nothing, Not("there is no debugger: `apswitch explain` tells a packet's way"), ""),
-    ("debugger-addr", "", Value, Not("there is no debugger: `apswitch explain` tells a packet's way"), ""),
+    ("debugger", "", Nothing, Not("there is no debugger: `apswitch explain` shows the steps of a packet"), ""),
+    ("debugger-addr", "", Value, Not("there is no debugger: `apswitch explain` shows the steps of a packet"), ""),
     ("log-console", "", Nothing, Own, "write the log to standard output; without it: to standard error"),
     ("log-file", "", Value, Same, "FILE: write the log to this file"),
     ("log-level", "L", Value, Same, "LEVEL (info): trace, debug, info, warn, error or off"),
@@ -236,7 +236,7 @@ pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, Strin
             || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
         if !is_loopback {
             start.notes.push(format!(
-                "everybody who reaches {address} controls the switch: give an address of loopback, or --grpc-server-ssl \
+                "any client that reaches {address} controls the switch: give an address of loopback, or --grpc-server-ssl \
                  with --grpc-server-with-client-auth"
             ));
         }

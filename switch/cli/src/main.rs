@@ -150,7 +150,7 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     // Niceness of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);
     if let Err(e) = setpriority_process(None, niceness + PACKET_NICE) {
-        tracing::debug!("packets do not go before other work: {e}");
+        tracing::debug!("cannot raise scheduling priority: {e}");
     }
     let started = match options.use_files {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),

@@ -71,7 +71,7 @@ fn widths(metadata: &[Metadata], types: &Types<'_>, program: &Program) -> Checke
             let headers = if found.is_some() { "several headers" } else { "no header" };
             refuse!(
                 Unimplemented,
-                "{name}: how wide type {of} is cannot be told: {headers} of the device config with these fields"
+                "{name}: the width of type {of} is undecidable: {headers} of the device config with these fields"
             )
         }
     }

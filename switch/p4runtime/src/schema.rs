@@ -196,7 +196,7 @@ pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std:
     match index.map(|index| (index.index, usize::try_from(index.index))) {
         None => Ok(0..size),
         Some((_, Ok(index))) if index < size => Ok(index..index + 1),
-        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
+        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: index {index} is beyond them"),
         Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
     }
 }

@@ -14,6 +14,6 @@ fn main() -> ExitCode {
         }
     };
     let error = Command::new(&program).arg0(name).args(std::env::args_os().skip(1)).exec();
-    eprintln!("{name}: {}: {error}: install apswitch beside it", program.display());
+    eprintln!("{name}: {}: {error}: install apswitch in the same folder", program.display());
     ExitCode::from(2)
 }

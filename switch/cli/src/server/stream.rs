@@ -44,7 +44,7 @@ pub async fn serve(
                 break (reason.clone(), Some(Status::new(Code::DeadlineExceeded, reason)));
             }
             message = incoming.message() => message,
-            _ = &mut stalled => break ("it takes no messages".into(), None),
+            _ = &mut stalled => break ("the client does not read its messages".into(), None),
             () = queue.closed() => break ("cancelled by the client, or its connection is gone".into(), None),
         };
         let update = match message {

@@ -114,7 +114,7 @@ impl Secured {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!("new connections are secured with what {} holds now", self.tls.cert.display());
             }
-            Err(reason) => tracing::error!("{reason}; the ones from before stay"),
+            Err(reason) => tracing::error!("{reason}; keeping the previous certificate"),
         }
     }
 

@@ -21,7 +21,7 @@ use super::helpers::{self, MISS};
 use crate::state::bounds::Memory;
 use crate::state::code::{Code, FieldRef, Matching, TableAction, TableCode};
 use crate::state::frame::PacketState;
-use crate::state::op::{Address, Compare, Op, REGISTERS, Reg};
+use crate::state::op::{Address, Compare, Effect, Op, REGISTERS, Reg};
 use crate::state::table::{EntryStats, NO_SLOT, Parts, RowShape, Table};
 use crate::state::wire::NOT_IN_FRAME;
 use crate::state::{Cells, CounterCell, DROP_PORT, Places, State};
@@ -303,12 +303,17 @@ impl<'f> Emitter<'f> {
                     });
                     self.builder.switch_to_block(skip);
                 }
-                Op::Effect(effect) => {
-                    let (first, words) = effect.destination().unwrap_or_default();
-                    (first..first + words).for_each(|reg| self.touch(reg));
-                    let (effect, now) = (self.pointer(effect), self.now);
-                    self.call::<0>(helpers::effect as *const (), &[effect, now]);
+                // p4c removes every header before the parser's first state, so nearly all of them are not there.
+                Op::Effect(effect @ Effect::RemoveHeader { header }) => {
+                    let valid = self.get(code.headers[*header as usize].valid);
+                    let (there, skip) = (self.builder.create_block(), self.builder.create_block());
+                    self.builder.ins().brif(valid, there, &[], skip, &[]);
+                    self.builder.switch_to_block(there);
+                    self.effect(effect);
+                    self.jump(skip);
+                    self.builder.switch_to_block(skip);
                 }
+                Op::Effect(effect) => self.effect(effect),
                 op => self.arithmetic(op),
             }
             if self.leaders.contains(&next) {
@@ -316,6 +321,13 @@ impl<'f> Emitter<'f> {
                 return self.jump(to);
             }
         }
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        let (first, words) = effect.destination().unwrap_or_default();
+        (first..first + words).for_each(|reg| self.touch(reg));
+        let (effect, now) = (self.pointer(effect), self.now);
+        self.call::<0>(helpers::effect as *const (), &[effect, now]);
     }
 
     /// Does something with the cell at an index of an array, unless the index is beyond it. `arrays`: offset in
