@@ -26,13 +26,15 @@ EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if
 
 .PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+##@ Set up
+help: ## list the commands, each with its variables
+	@awk -F ':.*## ' '/^##@ / {print "\n" substr($$0, 5)} /^[a-z0-9-]+:.*## / {at = index($$2, ": "); \
+		printf "  make %-12s %s\n", $$1, at ? substr($$2, 1, at - 1) : $$2; if (at) print "                    " substr($$2, at + 2)}' $(MAKEFILE_LIST)
 
-setup: runtime develop ## install what is missing, for tests and checks, too, and build the switch; WHEEL=apswitch-...whl takes it from there
+setup: runtime develop ## install dependencies, also of tests and checks, and build the switch, or take it from a wheel: WHEEL=apswitch-...whl
 
 # pip waits for the network while cargo computes.
-runtime: system ## the same without what only tests, checks and pages need
+runtime: system ## install the dependencies of `make run` alone, and build the switch
 	@$(MAKE) --no-print-directory -j2 python apswitch
 
 system:
@@ -45,63 +47,65 @@ develop:
 	@tools/install.sh develop
 
 apswitch: $(if $(WHEEL),python)
-	@PARTS='--bin apswitch' tools/install.sh switch
+	@PARTS='--bin apswitch --bin simple_switch_grpc' tools/install.sh switch
 
 switch: $(if $(WHEEL),python) ## build the switch, its C library, the sender of frames and the end hosts' programs
 	@$(if $(WHEEL),true,tools/install.sh bpf)
 	@tools/install.sh switch
 
-hosts: runtime host-tools ## build the program `hosts`: transports of end hosts
+hosts: runtime host-tools ## build `hosts`, the transports of end hosts
 
 host-tools:
 	@tools/install.sh bpf
 	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --workspace --bin hosts --bin batcp
 
-run: runtime ## the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
+##@ Run and measure
+run: runtime ## run the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m accesspoint.experiments run headline --fresh $(RUN_ARGS)
 
-experiment: hosts ## an experiment by its name: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1; `experiments` lists them
+experiment: hosts ## run an experiment: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1
 	@$(VENV)/python -m accesspoint.experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
-experiments: python ## what experiments there are
+experiments: python ## list the experiments
 	@$(VENV)/python -m accesspoint.experiments list
 
-report: python ## the pages of all results: out/index.html
+report: python ## build the pages of all results in out/index.html
 	@$(VENV)/python -m accesspoint.experiments report
 
-pages: python ## the pages of docs/results and the first pages, from the results in out/
+pages: python ## build docs/results and the first pages from the results in out/
 	@$(VENV)/python -m accesspoint.experiments report --pages docs/results
 	@$(VENV)/python tools/site/figures.py
 	@$(VENV)/python -m accesspoint.experiments.verdict.judge
 
-campaign: hosts develop ## many runs on a Dask cluster, here or elsewhere: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
+campaign: hosts develop ## many runs on a Dask cluster: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,CLOCK,clock) $(call given,LAB,lab) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
-lab: runtime ## the lab to play in: topology, controller, REST, Mininet prompt; STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
+lab: runtime ## start a lab with controller, live page and Mininet's prompt: STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
 	@$(VENV)/python -m accesspoint.topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
-fleet: runtime ## three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
+fleet: runtime ## start three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1
 	@tools/install.sh fleet
 	@$(VENV)/python -m accesspoint.topologies.fleet $(call given,AGENTS,agents) $(call given,BACKUPS,backups)
 
-ns3: runtime switch ## ns-3's wheel (300 MB) and our C++ compiled against it, for LAB=ns3
+ns3: runtime switch ## install ns-3's wheel (300 MB) and compile the project's C++ against it, for LAB=ns3
 	@tools/install.sh ns3
 
-wifi-kernel: ## a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
+wifi-kernel: ## build a user-mode kernel with radios, for LAB=mininet-wifi where this one has no mac80211_hwsim
 	@tools/wifi-kernel.sh
 
-ptf: runtime develop ## packet tests: TARGET=apswitch|bmv2
+##@ Check a switch
+ptf: runtime develop ## run the packet tests: TARGET=apswitch|bmv2
 	@$(VENV)/python ptf-tests/run.py --target $(TARGET)
 
-conformance: runtime ## does a server do what P4Runtime and v1model ask for: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; AGAINST=bmv2: packet by packet; STF=DIRECTORY: p4c's packet cases
+conformance: runtime ## P4Runtime and v1model conformance suite: TARGET=apswitch|bmv2 SECTION=9.1 ONLY=TEXT MARKDOWN=1; AGAINST=bmv2: packet by packet; STF=DIRECTORY: p4c's packet cases
 	@$(VENV)/python -m $(if $(STF),accesspoint.checks.conformance.stf '$(STF)',accesspoint.checks.conformance $(call given,SECTION,section)) --target $(TARGET) \
 		$(call given,ONLY,only) $(call given,AGAINST,against) $(call given,PACKETS,packets) $(call given,PROGRAM,program) $(if $(MARKDOWN),--markdown)
 
-versions: runtime ## try the p4c and the targets on PATH: a row in docs/results/versions.md
+versions: runtime ## run the packet tests with the p4c and the targets on PATH, for docs/results/versions.md
 	@$(VENV)/python tools/versions.py
 
-bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/; ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
+bench: hosts switch develop ## speed and memory as ratios within one run, into out/bench/: ROWS=memory_mb,p4runtime of the switch only, BESIDE=another/apswitch
 	@$(VENV)/python -m accesspoint.checks.bench.switch $(call given,ROWS,only) $(call given,BESIDE,beside)
 ifeq ($(ROWS),)
 	@$(VENV)/python -m accesspoint.checks.bench.controller.agent
@@ -111,17 +115,18 @@ ifeq ($(ROWS),)
 	@$(VENV)/python -m accesspoint.checks.bench.hosts
 endif
 
-hostile: hosts switch develop ## attack every server, in a network of its own: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/security.md; into out/hostile/
+hostile: hosts switch develop ## attack every server, in a network of its own, into out/hostile/: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/results/hostile.md
 	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-mutants: runtime develop ## would the packet tests notice a mistake in the program: every mutant of p4src/compiled/ap.json on apswitch: ONLY=TEXT RENEW=1
+mutants: runtime develop ## mutation tests of the packet tests, on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
+##@ Test
 # What is built is built side by side: each has a long end on one core.
-test: tested ## every test whose outcome no load changes, or a part: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
+test: tested ## all tests whose outcome is independent of the machine's load: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
 	@$(VENV)/python tools/test.py $(PART)
 
-test-all: tested ## the same, and all that keeps times: labs, radios, ns-3, packages in fresh roots, mutants, BMv2; PART=...
+test-all: tested ## the same, then tests in real time, radios, ns-3, packages in fresh roots, mutants and BMv2: PART=...
 	@tools/install.sh ns3 || echo "ns-3 is missing; the tests that need it will say so"
 	@$(VENV)/python tools/test.py --all $(PART)
 
@@ -132,10 +137,11 @@ tested: system
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 
-quick: develop ## lint, types, and the test files that changed since main
+quick: develop ## lint, words, types, and the test files that changed since main
 	@$(VENV)/python tools/test.py --quick
 
-docs: develop ## the documentation's site, into out/site; a broken link is an error
+##@ Documents, packages and generated files
+docs: develop ## build the documentation's site into out/site
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
 
 check: check-text check-native check-python check-rust ## format, lint, types and imports
@@ -144,6 +150,7 @@ SHELLS = $(shell git ls-files '*.sh' 'packaging/debian/*/p*') apctl .ci/run
 NATIVE = $(shell git ls-files 'topologies/**/*.cc' 'topologies/**/*.h' 'hosts/**/*.c' 'hosts/**/*.cc' 'hosts/**/*.h' 'checks/**/*.c')
 
 check-text: develop
+	$(VENV)/python tools/words.py
 	$(VENV)/shellcheck $(SHELLS)
 	$(VENV)/clang-format --dry-run -Werror $(NATIVE)
 	$(VENV)/oxlint --deny-warnings controller/web
@@ -157,17 +164,21 @@ check-rust: system
 	$(CARGO) clippy --release --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
 
+# In no package. PTF loads packet_test, whose imports are found only there.
+SCRIPTS = $(filter-out examples/packet_test/%,$(wildcard examples/*.py examples/*/*.py hosts/peers/*.py))
+
 check-python: develop
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+	$(VENV)/mypy $(SCRIPTS)
 	$(VENV)/lint-imports
 
-dist: develop ## wheels, sdist, Debian packages, checksums and an SBOM, into out/dist; what they need is installed
+dist: develop ## build wheels, sdist, Debian packages, checksums and an SBOM into out/dist
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
 
-screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP; LOOK=folder: every view
+screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP: LOOK=folder for every view
 	@$(VENV)/python tools/screenshots.py $(call given,LOOK,look)
 
 client: develop ## renew the typed client of the REST API from its OpenAPI document

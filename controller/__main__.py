@@ -19,11 +19,11 @@ def controller(
     config_file: Annotated[
         Path | None, typer.Option("--config", help="Access points and their ports, as JSON; REST may change them.")
     ] = None,
-    rest: Annotated[str, typer.Option(help="Where the REST API listens; port 0 chooses a free one.")] = "127.0.0.1:0",
+    rest: Annotated[str, typer.Option(help="Address of the REST API; port 0 chooses a free one.")] = "127.0.0.1:0",
     database: Annotated[
         str | None,
         typer.Option(
-            help="What is kept: sqlite:///FILE or postgresql://USER@HOST/NAME; without it, FILE.db beside --config."
+            help="Database URL: sqlite:///FILE or postgresql://USER@HOST/NAME (default: FILE.db next to --config)."
         ),
     ] = None,
     token_file: Annotated[
@@ -43,9 +43,9 @@ def controller(
         int, typer.Option(help="How many servers of a cluster keep each value.", min=1, max=5)
     ] = 1,
     check: Annotated[
-        bool, typer.Option("--check", help="Only look whether --config is in order, and start nothing.")
+        bool, typer.Option("--check", help="Validate --config and every file it references, then exit.")
     ] = False,
-    log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
+    log_format: Annotated[log.LogFormat, typer.Option(help="Log format: text or json.")] = log.LogFormat.TEXT,
 ) -> None:
     """Control access points over P4Runtime, here or through their agents, and serve the REST API."""
     log.begin(log_format)

@@ -295,7 +295,7 @@ class AccessPointConfig(Model):
         numbers = [port.port for port in self.ports]
         for number in numbers:
             if numbers.count(number) > 1:
-                raise ValueError(f"port {number} stands twice in `ports`")
+                raise ValueError(f"duplicate port {number} in `ports`")
         for number, gate in (self.features.gate or {}).items():
             port = self.port(number)
             if port is None:
@@ -315,7 +315,7 @@ class AccessPointConfig(Model):
         names = [rule.name for rule in self.rules]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"rule {name} stands twice in `rules`")
+                raise ValueError(f"duplicate rule {name} in `rules`")
         for one, other in duplicate_rules(self.rules):
             raise ValueError(
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
@@ -377,7 +377,7 @@ class Config(Model):
         names = [ap.name for ap in self.access_points]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"access point {name} stands twice")
+                raise ValueError(f"duplicate access point {name}")
         return self
 
 

@@ -18,11 +18,11 @@ OTHERS = {
     "mistaken": ("gauge", "ap_capacity_mistaken", "1 when the link carries something else than is configured"),
     "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
     "flows_refused": ("counter", "ap_flows_refused_total", "Flows not learned"),
-    "messages_lost": ("counter", "ap_messages_lost_total", "What the switch said and came to nothing"),
+    "messages_lost": ("counter", "ap_messages_lost_total", "Dropped messages of the switch"),
     # Only of stations with settings: these are few, while anybody may make up addresses.
     "packets": ("counter", "ap_station_packets_total", "Packets of its flows"),
     "bytes": ("counter", "ap_station_bytes_total", "Bytes of its flows"),
-    "info": ("gauge", "ap_station_info", "What a station is called"),
+    "info": ("gauge", "ap_station_info", "Names of stations"),
     "lost": ("counter", "controller_lost_samples_total", "Samples of history lost, as the database was away"),
     "ended": ("counter", "controller_ended_connections_total", "Connections ended for what they took"),
 }
@@ -45,7 +45,7 @@ class Requests:
         )
         self.refused = Counter(
             "controller_refused_requests",
-            "Requests refused before they were looked at: no valid token (token, login), too many (rate, streams)",
+            "Requests rejected before processing: no valid token (token, login), too many (rate, streams)",
             ["reason"],
             registry=registry,
         )

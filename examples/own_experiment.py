@@ -8,9 +8,9 @@ from accesspoint import experiment as exp
 
 EXPERIMENT = exp.Experiment(
     name="beside-upload",
-    title="A download beside an upload",
+    title="A download during an upload",
     paper="none: an example",
-    question="What is left of a download beside an upload, plain and with ours?",
+    question="How much of a download remains during an upload, plain and with this access point?",
     scene=exp.AccessPoint(
         exp.LinkProfile("mine", down=8_000_000, up=1_000_000),
         seconds=12,
@@ -18,8 +18,8 @@ EXPERIMENT = exp.Experiment(
         probed=False,
     ),
     arms=(exp.Arm("plain", "plain FIFO", "plain", exp.PLAIN), exp.Arm("ours", "ours", "ours", exp.OURS)),
-    measures=(exp.Measure("download", "Mb/s", "download beside the upload", exp.rate("download", 4, 12)),),
-    figures=(exp.Bars("during", "Beside the upload.", ("download",), "throughput (Mb/s)"),),
+    measures=(exp.Measure("download", "Mb/s", "download during the upload", exp.rate("download", 4, 12)),),
+    figures=(exp.Bars("during", "During the upload.", ("download",), "throughput (Mb/s)"),),
     quick=exp.Quick(seconds=4, repeats=1),
 )
 

@@ -32,7 +32,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         )
         return added
 
-    command("list", "what there is, and what has results")
+    command("list", "list experiments, and which have results")
     run = command("run", "run experiments, and report them")
     run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them; `all` of those")
     _add_form(run)
@@ -41,16 +41,16 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
     own = run.add_argument_group(f"only for {', '.join(registry.on_own_links())}")
     own.add_argument("--profile", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
-    own.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
-    own.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
-    own.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    own.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, e.g. 8mbit")
+    own.add_argument("--up", metavar="RATE", help="rate of the uplink, e.g. 600kbit")
+    own.add_argument("--rtt", metavar="TIME", help="base round trip, e.g. 20ms")
     own.add_argument("--cc", help="TCP congestion control of every host (default: cubic)")
     lab_kinds.add_arguments(own)
-    resume = command("resume", "go on with interrupted runs")
+    resume = command("resume", "continue interrupted runs")
     resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
     _add_form(resume)
     _add_side_by_side(resume)
-    campaign = command("campaign", "many runs on the workers of a Dask cluster; goes on where it was interrupted")
+    campaign = command("campaign", "many runs on the workers of a Dask cluster; continues after an interruption")
     campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
     _add_form(campaign)
     _add_changes(campaign)
@@ -61,7 +61,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     campaign.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster that is there: tcp://host:8786")
     campaign.add_argument("--fresh", action="store_true", help="drop earlier results")
     for name, text in (
-        ("compare", "the paper, plain and ours side by side, as a table"),
+        ("compare", "the paper, the plain access point and this one side by side, as a table"),
         ("report", "build the pages of results: out/index.html"),
     ):
         reader = command(name, text)
@@ -71,7 +71,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             "--pages",
             type=Path,
             metavar="DIR",
-            help="also write a table NAME.md each into DIR, and what it is made of into DIR/summaries",
+            help="also write a table NAME.md each into DIR, and its data into DIR/summaries",
         )
     return parser.parse_args(argv)
 

@@ -91,11 +91,11 @@ GATES_THAT_COUNT_PACKETS = (
     "DroppedPacketTakesNoPlace",
 )
 
-DECIDED_BESIDE = "it decides on marks beside the meter of the queue, not behind it"
+DECIDED_BESIDE = "it decides on marks next to the meter of the queue, not behind it"
 NO_HOLD = "it turns packets of no known flow away one by one: there is no stage left for the hold"
 TESTS_OF_THE_HOLD = ("WhatIsOfNoFlowIsNotSplit", "WhatIsHeldIsRegulated", "OpaqueBulkKeepsItsOrder")
 NO_RUN = (
-    "its ACK memory has a run, but no room for ECN flags and a window, and ingress knows no depth; ACKs that say "
+    "its ACK memory has a run, but no space for ECN flags and a window, and ingress knows no depth; ACKs that say "
     "anything of ECN are kept"
 )
 TESTS_OF_THE_RUN = (
@@ -109,7 +109,7 @@ TESTS_OF_THE_RUN = (
     "FilterCanComeBack",
 )
 
-NO_ORDER = "egress tells ingress nothing, so ACKs do not wait for their connection's own data"
+NO_ORDER = "egress sends ingress nothing, so ACKs do not wait for their connection's own data"
 TESTS_OF_OWN_DATA = (
     "AckWithinTheWindowGoesFirst",
     "WindowsAreScaled",
@@ -129,7 +129,7 @@ def pace_connections() -> None:
 
 
 # BMv2 has no rate and no limit of a port, only of each of its queues, in packets.
-OF_QUEUES = "each of its queues has a rate and a limit of its own: none waits for another, and none makes room for it"
+OF_QUEUES = "each of its queues has a rate and a limit of its own: none waits for another, and none makes space for it"
 TARGETS = {
     "apswitch": Target("apswitch", links={SLOW: f"rate={SLOW_FRAMES * 1000 * 8}bit,limit={SLOW_QUEUE}"}),
     "bmv2": Target(

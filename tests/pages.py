@@ -41,6 +41,11 @@ class Block:
         """Return whether the block is the output of the commands right above it."""
         return self.language == "text" and self.before is not None and self.before.executed and not self.between.strip()
 
+    @property
+    def shows_a_step(self) -> bool:
+        """Return whether the block is the output of a quick start's step right above it."""
+        return self.language == "text" and self.before is not None and self.before.language == "bash"
+
     def __str__(self) -> str:
         return f"{self.page}: {self.text.splitlines()[0].strip()}"
 

@@ -162,9 +162,11 @@ def test_only_the_steady_packets_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_page_names_the_attacks_that_there_are() -> None:
-    table = (ROOT / "docs/security.md").read_text().partition(report.BEGIN)[2].partition(report.END)[0]
+    table = (ROOT / "docs/results/hostile.md").read_text().partition(report.BEGIN)[2].partition(report.END)[0]
     rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]*?) \|", table, re.M))
-    assert rows == {one.name: one.text for one in load().values()}, "renew it: make hostile PAGE=docs/security.md"
+    assert rows == {one.name: one.text for one in load().values()}, (
+        "renew it: make hostile PAGE=docs/results/hostile.md"
+    )
 
 
 @pytest.mark.realtime

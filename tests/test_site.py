@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from accesspoint.checks.harness.browser import browser, missing_browser
+from accesspoint.checks.harness.waiting import eventually
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -37,10 +40,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("reference/rest.html", "/api/v1/access-points/{name}/flows"),
         ("reference/commands.html", "apctl get"),
+        ("reference/commands.html", "apswitch explain"),
         ("reference/p4.html", "port_feedback"),
         ("reference/python.html", "rest_token"),
         ("decisions/0001-ack-memory.html", "generation"),
-        ("project/contributing.html", "How a change travels"),
+        ("project/contributing.html", "Submit a change"),
     ],
 )
 def test_what_is_made_of_the_code_is_there(site: Path, page: str, words: str) -> None:
@@ -51,6 +55,22 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="(https?://[^"]+)"', page.read_text())
         assert not loaded, f"{page.name}: {loaded}"
+
+
+@pytest.mark.parametrize("page", ["index.html", "controller/fleet.html", "results/many.html"])
+def test_page_has_description_of_its_own(site: Path, page: str) -> None:
+    found = re.findall(r'<meta name="description" content="([^"]*)">', (site / page).read_text())
+    source = (ROOT / "docs" / page.replace(".html", ".md")).read_text()
+    assert len(found) == 1 and found[0].split()[:6] == source.split("\n\n")[1].split()[:6]
+
+
+@pytest.mark.skipif(missing_browser() is not None, reason=str(missing_browser()))
+def test_search_from_disk_finds_page(site: Path) -> None:
+    with browser() as window:
+        window.open(f"file://{site}/index.html")
+        window.run("document.querySelector('[data-md-toggle=search]').click()")
+        window.find("input.md-search__input").send_keys("glossary")
+        assert eventually(lambda: "Glossary and names" in window.text(".md-search-result"), 60)
 
 
 def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
@@ -69,6 +89,10 @@ def test_first_pages_say_what_was_measured() -> None:
     assert len(figures.PAGES) == 2
     for page in figures.PAGES:
         assert figures.made(page) == page.read_text(), "renew it with .venv/bin/python tools/site/figures.py"
+    lost = (ROOT / "README.md").read_text().partition("Where CAKE is better")[2].partition("\n\n")[0]
+    percentages = re.findall(r"[\d.]+%", lost)
+    assert len(percentages) == 3
+    assert all(figure in (figures.RESULTS / "peers.md").read_text() for figure in percentages)
     overview = figures.overview
     kept = overview.page(overview.kept(figures.RESULTS))
     assert kept == (figures.RESULTS / "peers.md").read_text(), "renew it with .venv/bin/python tools/site/figures.py"

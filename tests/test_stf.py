@@ -95,7 +95,7 @@ def test_statements_are_read(line: str, statement: object) -> None:
         ("add t f:1", "an action is wanted, and the line ends"),
         ("add t f:1 a(", "a parameter is wanted, and the line ends"),
         ("add t f:1 a(p:0x*)", "the parameter's value has no '*'"),
-        ("add t f:1 a() b", "'=' is wanted, and 'b' stands there"),
+        ("add t f:1 a() b", "'=' is wanted, and 'b' is there"),
         ("add t f:1 a() = b c", "'c' is too much"),
         ("add t f:§ a()", "'§ a()' cannot be read"),
         ("add t f:" + "9" * 3000 + " a()", "at most 2048 bits"),
@@ -179,7 +179,7 @@ def entities() -> Entities:
     [
         ("add nothing f:1 say(value:1)", "the P4Info has no table nothing; there are EntitiesIngress.exact_table"),
         ("add lpm_table request.d:1 say(value:1)", "has no field request.d; there are hdr.request.c"),
-        ("add lpm_table request.c:0x*1 say(value:1)", "'*' can only stand at its end"),
+        ("add lpm_table request.c:0x*1 say(value:1)", "'*' can only be at its end"),
         ("add lpm_table request.c:1/33 say(value:1)", "has 32 bits, and its prefix 33"),
         ("add narrow_table twelve:0x1* small(nibble:1,twelve:1)", "is exact, so no digit of it can be '*'"),
         ("add lpm_table request.c:1 small(nibble:1)", "has no action small; there are EntitiesIngress.say"),
@@ -226,11 +226,11 @@ def test_programs_of_cases_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        (None, "there is no x.p4 beside it"),
+        (None, "there is no x.p4 next to it"),
         ("#include <core.p4>", "the program includes no architecture"),
         ('#include "other.p4"', "the program is for psa.p4, not for v1model"),
         ("# include <ebpf_model.p4>", "the program is for ebpf_model.p4, not for v1model"),
-        ("#include <v1model.p4>", "p4c-bm2-ss is not on PATH, and there is no x.json beside it"),
+        ("#include <v1model.p4>", "p4c-bm2-ss is not on PATH, and there is no x.json next to it"),
     ],
 )
 def test_what_cannot_be_compiled_says_why(
@@ -306,7 +306,7 @@ def test_every_case_is_in_the_table(tmp_path: Path) -> None:
             "line 1 is refused: OUT\\_OF\\_RANGE",
             "line 1: requests has 0 packets, not == 5",
             "a\\_7.stf:1: a packet is an even number of hex digits",
-            "| b | **n/a** | there is no b.p4 beside it |",
+            "| b | **n/a** | there is no b.p4 next to it |",
         ],
         strict=True,
     ):

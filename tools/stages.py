@@ -52,7 +52,7 @@ def table() -> str:
     for architecture, name in ARCHITECTURES.items():
         for side, controls in zip(("ingress", "egress"), order(architecture), strict=True):
             lines += [f"- {name}, {side}: {' - '.join(f'`{control}`' for control in controls)}"]
-    lines += ["", "| file | controls | what it does |", "| --- | --- | --- |"]
+    lines += ["", "| file | controls | function |", "| --- | --- | --- |"]
     rows: dict[Path, list[str]] = {}
     for architecture in ARCHITECTURES:
         known = files(architecture)

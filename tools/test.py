@@ -65,10 +65,12 @@ def call(outcome: Outcome, *command: str) -> None:
         outcome.failed.append(f"`{' '.join(command)}` ended with {code}")
 
 
-def pytest(outcome: Outcome, marks: str, room: str) -> None:
-    """Run the tests of a folder that have these marks."""
+def pytest(outcome: Outcome, marks: str, room: str, workers: int = 1) -> None:
+    """Run the tests of a folder that have these marks, of `workers` files at a time unless they keep times."""
     # pytest remembers failures for each part: others run at the same time.
-    command = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{room}", "-m", marks)
+    command: tuple[str, ...] = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{room}", "-m", marks)
+    if workers > 1 and marks == FAST:
+        command += ("-n", str(workers), "--dist", "loadfile")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
         code = run(outcome, *command, "--durations=5", f"--junit-xml={report}", room)
@@ -96,9 +98,9 @@ def rust(outcome: Outcome, marks: str) -> None:
     call(outcome, *CARGO)
 
 
-def folder(room: str) -> Callable[[Outcome, str], None]:
+def folder(room: str, workers: int = 1) -> Callable[[Outcome, str], None]:
     """Return a part that runs the tests of a folder."""
-    return lambda outcome, marks: pytest(outcome, marks, room)
+    return lambda outcome, marks: pytest(outcome, marks, room, workers)
 
 
 def ptf(outcome: Outcome, marks: str) -> None:
@@ -126,7 +128,7 @@ PARTS = {
     "rust": rust,
     "switch": folder("switch/tests"),
     "hosts": folder("hosts/tests"),
-    "controller": folder("controller"),
+    "controller": folder("controller", workers=2),  # they wait more than they compute
     "topologies": folder("topologies"),
     "experiments": folder("experiments"),
     "project": folder("tests"),
@@ -149,8 +151,8 @@ CONTENTS = {
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
 ROWS = (
-    ("compile", "rust", "hosts", "topologies", "switch", "experiments", "check"),
-    ("controller",),
+    ("compile", "rust", "hosts", "topologies", "switch", "check"),
+    ("controller", "experiments"),
     ("ptf", "project"),
 )
 """Parts of `make test`, in rows that run at the same time. Packet tests wait most of their time, so the compiler runs

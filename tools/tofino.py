@@ -119,7 +119,7 @@ def page(resources: Report, phv: Report, compiler: str) -> str:
     shares = {kind: f"{totals[kind] / STAGES / size:.0%}" for kind, size in PER_STAGE.items()}
     states = {parser["gress"]: len(parser["states"]) for parser in resources["resources"]["parser"]["parsers"]}
     lines = [
-        "# What the program takes of a Tofino 1",
+        "# Resources of a Tofino 1",
         "",
         f"`make p4` compiled `p4src/tna/ap.p4` with p4c-barefoot {compiler}, and `tools/tofino.py`",
         "made this page of the compiler's own reports, `resources.json` and `phv.json`. It says that the program fits,",

@@ -22,7 +22,7 @@ GOLDENS = ("ap.json", "ap.p4info.txtpb")
 HEADER = """# Releases of p4c and of the targets
 
 `make versions` compiles the program with the p4c on PATH, runs the packet tests with what it emitted on each target
-that is there, and keeps a row here. What it emits is compared with the committed files, which p4c {golden} emitted.
+that is there, and keeps a row here. Its output is compared with the committed files, which p4c {golden} emitted.
 
 | p4c | emits | target | passed | failed | skipped |
 | --- | --- | --- | ---: | ---: | ---: |

@@ -26,6 +26,7 @@ UNPRIVILEGED = ["unshare", "-Urnm"]  # a user namespace, in which this user has 
 BANNER = """
   {stations} --- {access_points} --- server      {links}, TCP {cc}
 
+  live page  {rest}/    (token {token})
   REST       export APCTL_URL={rest} APCTL_TOKEN={token}
   P4Runtime  {grpc}, device 1
   logs       {directory}
@@ -33,7 +34,7 @@ BANNER = """
   The server runs iperf3 on ports {ports}. Try:
     sta1 ping -c 5 server
     sta1 iperf3 -c server -R -t 60 > /tmp/down &       a download ...
-    sta1 iperf3 -c server -p 5202 -t 20                ... and an upload beside it
+    sta1 iperf3 -c server -p 5202 -t 20                ... and an upload at the same time
     sh ./apctl get flows ap1 --active
     sh ./apctl set features ap1 ack_priority=false
   `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab. In other terminals
@@ -46,9 +47,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         prog="python -m accesspoint.topologies.lab", description="A lab with the Mininet prompt."
     )
     parser.add_argument("--profile", default="testbed", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
-    parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, as 8mbit")
-    parser.add_argument("--up", metavar="RATE", help="rate of the uplink, as 600kbit")
-    parser.add_argument("--rtt", metavar="TIME", help="base round trip, as 20ms")
+    parser.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, e.g. 8mbit")
+    parser.add_argument("--up", metavar="RATE", help="rate of the uplink, e.g. 600kbit")
+    parser.add_argument("--rtt", metavar="TIME", help="base round trip, e.g. 20ms")
     for way in ("down", "up"):
         parser.add_argument(f"--{way}-trace", type=Path, metavar="FILE", help=f"trace in place of the {way}link's rate")
     parser.add_argument("--cc", default="cubic", help="TCP congestion control of every host (default: cubic)")

@@ -133,6 +133,8 @@ class _Bmv2(Target):
         return found
 
     def require(self) -> None:
+        if _output(self.binary(), "--version").startswith("apswitch"):
+            raise LabError(f"{self.binary()} is apswitch's: put BMv2's before it on PATH, or take TARGET=apswitch")
         # Not by the number: builds between two releases carry the older one's.
         if "priority-queues" not in _output(self.binary(), "--help"):
             raise LabError(
@@ -205,7 +207,7 @@ def main() -> int:
         try:
             print(f"target {name}: {find(name).version()}")
         except LabError as error:
-            print(f"target {name}: not used: {error}")
+            print(f"target {name}: not available: {error}")
     return 0
 
 

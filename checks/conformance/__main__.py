@@ -33,11 +33,11 @@ from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import LabError
 
 EXPLANATION = """\
-What is asked. Each check belongs to a section of the P4Runtime specification (9.1.2: action specification) or to a
+Checks. Each belongs to a section of the P4Runtime specification (9.1.2: action specification) or to a
 group of v1model (v1.parser). It loads a small program of the suite's own, writes and reads over P4Runtime, sends
 packets, and compares with what the specification says. `--list` shows all checks, `--section 9` those of one chapter.
 
-Which server. `--target apswitch` or `--target bmv2` starts one on veth pairs of its own (needs root, leaves nothing
+Server. `--target apswitch` or `--target bmv2` starts one on veth pairs of its own (needs root, leaves nothing
 behind). `--address` takes any server that runs already:
 
   python -m accesspoint.checks.conformance --address 192.0.2.1:9559 --port 1@veth3 --port 2@veth5 --port 3@veth7
@@ -48,12 +48,12 @@ sends and receives raw frames (needs root). Without ports packets go in and out 
 packet-in, and checks that need several ports are not applicable. The suite becomes primary with an election id above
 all that the server has seen, and replaces the pipeline and all entries: do not point it at a switch in use.
 
-Against another one. `--target apswitch --against bmv2` asks no checks: it gives both servers the same programs,
-entries and generated packets, and compares byte for byte what leaves, then every counter. What differs without a known
-reason is kept in out/conformance/differences-TARGET-OTHER/, with what apswitch's reference makes of the packet.
+Against another one. `--target apswitch --against bmv2` runs no checks: it gives both servers the same programs,
+entries and generated packets, and compares byte for byte what leaves, then every counter. Differences without a known
+reason are kept in out/conformance/differences-TARGET-OTHER/, with the trace of apswitch's reference.
 
-What it says. pass; fail, with what was seen instead; n/a, with the reason why the question does not arise, as for
-what the specification makes optional. Exit code: 0 no check failed and nothing differs without a reason, 1 at least
+Results. pass; fail, with the observation; n/a, with the reason, e.g.
+an optional feature. Exit code: 0 no check failed and nothing differs without a reason, 1 at least
 one did, 2 the run could not be made.
 """
 
@@ -88,7 +88,7 @@ def main() -> int:
     against.add_argument("--packets", type=int, default=20_000, metavar="N", help="for each program (default: 20,000)")
     against.add_argument("--seed", type=int, default=1, metavar="N", help="of packets and entries (default: 1)")
     against.add_argument("--program", action="append", default=[], metavar="NAME", help="this one only; repeated")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell each check when it is done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="report each check when it is done")
     options = parser.parse_args()
     if options.against:
         if not options.target:

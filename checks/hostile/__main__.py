@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.checks.hostile`: attack each server, tell what it cost, and end with 1 if one did not hold."""
+"""`python -m accesspoint.checks.hostile`: attack each server, report the cost, and exit with 1 if one did not hold."""
 
 import argparse
 import os
@@ -21,9 +21,9 @@ from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import ROOT, LabError
 
 EXPLANATION = """\
-Each attack meets a server of its own, in a network namespace that ends with this program, whatever ends it. Beside it
-another client asks for something small all the time, and packets cross the switch. A fault is: the server has ended or
-serves nobody afterwards, 512 MB of memory, a wait of the other client of 100 ms (99th percentile), or fewer than nine
+Each attack meets a server of its own, in a network namespace that ends with this program, whatever ends it. Meanwhile
+another client sends small requests, and packets cross the switch. A fault is: the server has ended or serves
+no client afterwards, 512 MB of memory, a wait of the other client of 100 ms (99th percentile), or fewer than nine
 tenths of the packets that are carried without the attack. Exit code: 0 all held, 1 a fault, 2 the run could not be
 made.
 """
@@ -32,7 +32,7 @@ made.
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m accesspoint.checks.hostile",
-        description="What a connection can do to each server of the project.",
+        description="Attack each server of the project.",
         epilog=EXPLANATION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,7 +47,9 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the attacks and end")
     parser.add_argument("--seed", type=int, default=1, help="of random mutations (default: 1)")
     parser.add_argument("--out", type=Path, default=ROOT / "out/hostile", help="folder for summary.json and logs")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="also renew the table of this page, docs/security.md")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="also renew the table of this page, docs/results/hostile.md"
+    )
     options = parser.parse_args()
     attacks = select(load(), options.only, options.short)
     if not attacks:

@@ -106,7 +106,7 @@ def attack(
         name = (prefix + run.__name__).replace("_", "-")
         assert name not in ATTACKS, f"there are two attacks {name}"
         text = (run.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        assert text, f"{name} does not say what it does"
+        assert text, f"{name} has no description"
         ATTACKS[name] = Attack(name, server, text, run, seconds, short, carries, options)
         return run
 

@@ -92,8 +92,8 @@ def batcp_open(address: str, places: dict[str, Any]) -> Ask:
 
     def ask() -> None:
         with socket.create_connection((host, int(port)), timeout=PATIENCE) as stream:
-            batcp.begin(stream, places["key"].encode())
-            stream.sendall(batcp.segment(0, b"", kind=4))  # a reset: the connection is over
+            _, _, sealed = batcp.begin(stream, places["key"].encode())
+            sealed.send(batcp.segment(0, b"", kind=4))  # a reset: the connection is over
 
     return ask
 

@@ -47,7 +47,7 @@ def refusals(result: Result, most: int = 3) -> str:
 
 def show(results: Iterable[Result], speeds: bool) -> None:
     """The table."""
-    table = Table(title="What was tried", show_lines=True)
+    table = Table(title="Attacks", show_lines=True)
     for heading in ("attack", "peak, MB", "other client\np50, p99", "carried", "refused", ""):
         table.add_column(heading, justify="right" if heading in ("peak, MB", "carried") else "left", overflow="fold")
     for result in results:
@@ -94,9 +94,9 @@ def write(path: Path, told: dict[str, Any], known: Iterable[str]) -> dict[str, A
 
 
 def page(path: Path, told: dict[str, Any], attacks: Mapping[str, Attack]) -> None:
-    """Renews the table of docs/security.md, what stands between the two marks: a row for each attack that there is."""
+    """Renew the table of docs/results/hostile.md, between the two marks: a row for each attack."""
     lines = [
-        "| attack | what it does | peak, MB | other client, p99 | carried | refused |",
+        "| attack | effect | peak, MB | other client, p99 | carried | refused |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for attack in sorted(attacks.values(), key=lambda attack: (attack.server, attack.name)):

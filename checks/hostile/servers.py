@@ -396,7 +396,7 @@ class Proxy(Server):
     def start(self) -> None:
         self.address, socks, echo = "127.0.0.1:7000", 1080, 7007
         key = self.file("key", KEY)
-        keyed = ("--key-file", key, "--in-band")
+        keyed = ("--key-file", key)
         allow = ("--allow", f"127.0.0.0/8:{echo}")
         self.process = self.run(HOSTS, "batcp", "proxy", "remote", "--listen", self.address, *keyed, *allow)
         self.until(lambda: listens(self.address))

@@ -15,15 +15,15 @@ from .process import Agent, Options
 
 
 def agent(
-    name: Annotated[str, typer.Option(help="What it would be called; who adopts it may choose another name.")],
+    name: Annotated[str, typer.Option(help="Proposed name; adoption may choose another one.")],
     engine: Annotated[list[str], typer.Option(help="tls://HOST:PORT of NATS; several of one cluster.")],
-    state: Annotated[Path, typer.Option(help="A folder of its own: its key, and what was desired last.")],
-    engine_ca: Annotated[Path, typer.Option(help="Whom the engine's certificate must come from.")],
-    enrol: Annotated[Path, typer.Option(help="The credentials with which it may announce itself.")],
+    state: Annotated[Path, typer.Option(help="State folder: its key, and the last desired state.")],
+    engine_ca: Annotated[Path, typer.Option(help="CA certificate (PEM) used to verify the engine.")],
+    enrol: Annotated[Path, typer.Option(help="Credentials for its announcement.")],
     config_file: Annotated[
-        Path | None, typer.Option("--config", help="What its access point is like, for who adopts it.")
+        Path | None, typer.Option("--config", help="Proposed configuration of its access point.")
     ] = None,
-    log_format: Annotated[log.LogFormat, typer.Option(help="How lines on stderr look.")] = log.LogFormat.TEXT,
+    log_format: Annotated[log.LogFormat, typer.Option(help="Log format: text or json.")] = log.LogFormat.TEXT,
 ) -> None:
     """Keep one access point under control, next to its switch; with the service when it is there, else alone."""
     log.begin(log_format)

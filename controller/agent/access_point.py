@@ -161,7 +161,7 @@ class AccessPoint:
                 await self.stations.learn(self.connection, digest)
             else:
                 self.connection.lost.by_reason[UNKNOWN] += 1
-                self.connection.warn(f"digest {digest.digest_id} is none of the program's")
+                self.connection.warn(f"digest {digest.digest_id} is not in the program")
             self.connection.acknowledge(digest)
 
     async def _take_idle_timeouts(self) -> None:

@@ -389,5 +389,5 @@ class Connection:
             return
         self._note(
             f"{self.config.name}: another controller is primary at {self.config.address} (election id {highest}, "
-            f"ours is {self.election_id}): {self._mend}"
+            f"this one has {self.election_id}): {self._mend}"
         )

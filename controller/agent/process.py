@@ -84,7 +84,7 @@ class Disk:
             else:
                 self.key = Key("U", seed.decode("ascii").strip())
         except ValueError as error:
-            raise ConfigError(f"{directory}/identity: no key: {error}: remove it to begin anew") from None
+            raise ConfigError(f"{directory}/identity: no key: {error}: remove it to start over") from None
         except OSError as error:
             raise ConfigError(
                 f"{directory}: {(error.strerror or str(error)).lower()}: name a folder with --state"
@@ -269,7 +269,7 @@ class Agent:
         try:
             desired = parse(Desired, found[1])
         except Unusable as error:
-            self._wrong(f"{self.name}: what the engine says of it is of no use: {error}")
+            self._wrong(f"{self.name}: invalid data in the engine: {error}")
             return
         if desired.revision != self._running or self._problem:
             await self._follow(desired)
@@ -285,7 +285,7 @@ class Agent:
             async with self._lock:
                 await self._bring(config)
         except ValueError as error:
-            self._wrong(f"{self.name}: revision {desired.revision} is of no use here: {one_line(error)}")  # type: ignore[arg-type]
+            self._wrong(f"{self.name}: revision {desired.revision} is invalid here: {one_line(error)}")  # type: ignore[arg-type]
         except (ConfigError, Refused) as error:
             self._wrong(f"{self.name}: revision {desired.revision} cannot be followed: {error}")
         else:
@@ -372,7 +372,7 @@ class Agent:
             order = parse(Order, data)
             answer = Answer(answer=await self._ordered(order.do, order.arguments))
         except Unusable as error:
-            answer = Answer(status=502, detail=f"{self.name}: its agent cannot understand what it is asked: {error}")
+            answer = Answer(status=502, detail=f"{self.name}: its agent cannot parse the request: {error}")
         except Refused as error:
             answer = Answer(status=error.status, detail=error.detail)
         except (TypeError, ValueError) as error:
@@ -418,7 +418,7 @@ class Agent:
             # Another agent was faster.
             return number
         except Unusable as error:
-            LOG.warning("%s: the lease in the engine is of no use: %s: it is written anew", self.name, error)
+            LOG.warning("%s: invalid lease in the engine: %s: rewriting it", self.name, error)
             with contextlib.suppress(Unavailable, Conflict):
                 await engine.put(LEASE, self.name, text(Lease(agent=self.id)), held[0] if held else 0)
             return highest + number

@@ -53,7 +53,9 @@ class Target:
         """Check ports and stations; raises `ConfigError` for those that the target does not support."""
         for port in config.ports:
             if not self.is_port(port.port):
-                raise ConfigError(f"{config.name}: port {port.port} is none of {self.title}, which has {self.ports}")
+                raise ConfigError(
+                    f"{config.name}: port {port.port} does not exist on {self.title}, which has {self.ports}"
+                )
         for address, station in config.stations.items():
             if station.blocked and self.nowhere is None:
                 raise ConfigError(f"{config.name}: station {address} cannot be blocked on {self.title}")

@@ -181,7 +181,7 @@ class Usage:
         ]
         if wanted:
             for refused in (await connection.insert(updates)).values():
-                LOG.warning("%s: the switch tells of no addresses: %s", self._config.name, refused)
+                LOG.warning("%s: the switch reports no addresses: %s", self._config.name, refused)
         else:
             await connection.write_existing(updates)
 
@@ -191,7 +191,7 @@ class Usage:
             self._second, self._in_second = now, 0
         self._in_second += 1
         if self._in_second > MAX_PACKETS_PER_SECOND:
-            connection.lost.add(PACKETS, "more than %d packets in a second tell addresses", MAX_PACKETS_PER_SECOND)
+            connection.lost.add(PACKETS, "more than %d packets in a second carry addresses", MAX_PACKETS_PER_SECOND)
             self._deaf = True
             self.changed.set()
             return

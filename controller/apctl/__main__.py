@@ -25,7 +25,7 @@ from . import install as machine
 from .settings import ControllerAccess, UsageError, find, keep
 
 application = typer.Typer(
-    help="See and change what the controller of access points does.",
+    help="Manage the access-point controller.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -86,19 +86,21 @@ def _starting(words: list[str]) -> Callable[[str], list[str]]:
 
 AccessPoint = Annotated[str, typer.Argument(metavar="ACCESS_POINT", autocompletion=_names)]
 MaybeAccessPoint = Annotated[str | None, typer.Argument(metavar="[ACCESS_POINT]", autocompletion=_names)]
-AsJson = Annotated[bool, typer.Option("--json", help="What the API says, as JSON.")]
-Root = Annotated[Path, typer.Option(help="Where to write; only / is started.")]
-Started = Annotated[bool, typer.Option("--start/--no-start", help="Start it, now and with the machine.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+Root = Annotated[Path, typer.Option(help="Write below this directory (services are started only when it is /).")]
+Started = Annotated[bool, typer.Option("--start/--no-start", help="Start it now and at boot.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")]
 
 
 @application.callback()
 def options(
     context: typer.Context,
     url: Annotated[str | None, typer.Option(help="The controller; also APCTL_URL.")] = None,
-    ca: Annotated[str | None, typer.Option(help="Whom its certificate must come from, PEM; also APCTL_CA.")] = None,
+    ca: Annotated[
+        str | None, typer.Option(help="CA certificate (PEM) used to verify the controller; also APCTL_CA.")
+    ] = None,
 ) -> None:
-    """See and change access points through their controller."""
+    """Manage access points through their controller."""
     context.obj = {"url": url, "ca": ca}
 
 
@@ -109,7 +111,7 @@ def _client(context: typer.Context) -> Client:
 @application.command()
 def login(
     context: typer.Context,
-    url: Annotated[str, typer.Argument(help="As https://controller:8443")],
+    url: Annotated[str, typer.Argument(help="Controller, e.g. https://controller:8443")],
     token_file: Annotated[Path | None, typer.Option(help="The token; without it, from standard input.")] = None,
 ) -> None:
     """Keep URL and token for the commands to come."""
@@ -147,7 +149,7 @@ def get(
     if what not in GETTABLE:
         raise UsageError(f"get {what}: one of {', '.join(GETTABLE)}")
     if what in GLOBAL and access_point and what != "access-points":
-        raise UsageError(f"get {what}: it is of no access point")
+        raise UsageError(f"`get {what}` takes no ACCESS_POINT argument")
     if what not in GLOBAL and access_point is None:
         raise UsageError(f"get {what}: which ACCESS_POINT?")
     given: dict[str, Any] = {"active": active or None, "sort": sort} if what == "flows" else {}
@@ -337,7 +339,7 @@ def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Say so with --yes")
+        raise UsageError(f"{question} Confirm with --yes")
     typer.confirm(question, abort=True)
 
 
@@ -385,7 +387,7 @@ application.add_typer(token, name="token")
 @token.command("create")
 def create_token(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Whose it is; stands in the audit log.")],
+    name: Annotated[str, typer.Argument(help="Name of its holder, as in the audit log.")],
     role: Annotated[str, typer.Option(help="viewer, operator, admin")] = "viewer",
     days: Annotated[float, typer.Option(help="When it expires; 0 for never.")] = 90,
 ) -> None:
@@ -406,11 +408,9 @@ def revoke_token(context: typer.Context, token_id: Annotated[str, typer.Argument
 @application.command()
 def doctor(
     context: typer.Context,
-    interface: Annotated[
-        list[str] | None, typer.Option(help="A port of this machine's to look at; repeatable.")
-    ] = None,
+    interface: Annotated[list[str] | None, typer.Option(help="A port of this machine to check; repeatable.")] = None,
 ) -> None:
-    """Check access points and interfaces, and show each problem with its fix; exit code 1 when something is bad."""
+    """Check access points and interfaces, and show each problem with its fix; exit code 1 after an error."""
     findings = list(fleets.findings())
     try:
         asked = _client(context)
@@ -418,42 +418,40 @@ def doctor(
         if not findings:
             raise
         # An agent's machine needs no access to a replica.
-        findings.append(diagnosis.Finding("odd", "no replica was asked", "`apctl login` says where there is one"))
+        findings.append(diagnosis.Finding("warning", "no replica was asked", "`apctl login` gives its address"))
     else:
         with asked as client:
             findings += diagnosis.controller(client)
     for name in interface or []:
         found = list(diagnosis.interface(name))
-        findings += found or [diagnosis.Finding("fine", f"{name} is fit to be a port")]
+        findings += found or [diagnosis.Finding("ok", f"{name} can be a port")]
     for finding in findings:
         print(finding)
-    raise typer.Exit(any(finding.level == "bad" for finding in findings))
+    raise typer.Exit(any(finding.level == "error" for finding in findings))
 
 
 @application.command()
 def init(
     radio: Annotated[str | None, typer.Option(help="The interface of the stations: hostapd's, or a cable's.")] = None,
     uplink: Annotated[str | None, typer.Option(help="The interface towards the network.")] = None,
-    down: Annotated[
-        str | None, typer.Option(help="What the radio carries to the stations, as 14mbit; or auto.")
-    ] = None,
-    up: Annotated[str | None, typer.Option(help="What the uplink carries, as 1mbit; or auto.")] = None,
+    down: Annotated[str | None, typer.Option(help="Rate from the radio to the stations, e.g. 14mbit; or auto.")] = None,
+    up: Annotated[str | None, typer.Option(help="Rate of the uplink, e.g. 1mbit; or auto.")] = None,
     fleet: Annotated[
         list[str] | None, typer.Option(help="tls://HOST:PORT of a fleet's engine: with an agent, and no controller.")
     ] = None,
     keys: Annotated[Path | None, typer.Option(help="Of a fleet: the folder with ca.pem and enrol.creds.")] = None,
-    name: Annotated[str, typer.Option(help="Of a fleet: what the access point would be called.")] = "",
+    name: Annotated[str, typer.Option(help="Of a fleet: proposed name of the access point.")] = "",
     root: Root = Path("/"),
     started: Started = True,
 ) -> None:
-    """Make this machine an access point: configuration and systemd units, started. What is not given is asked for."""
+    """Make this machine an access point: configuration and systemd units, started. It prompts for missing options."""
     if bool(fleet) != bool(keys) or (name and not fleet):
         raise UsageError("--fleet and --keys: give both, and --name with them alone")
     known = f"one of {', '.join(diagnosis.interfaces())}"
     radio = radio or typer.prompt(f"Interface of the radio ({known})")
     uplink = uplink or typer.prompt(f"Interface of the uplink ({known})")
     rates = [
-        machine.parse_rate(given or typer.prompt(f"Rate of {name}, a little below what it carries, as 14mbit; or auto"))
+        machine.parse_rate(given or typer.prompt(f"Rate of {name}, a little below its link's, e.g. 14mbit; or auto"))
         for given, name in ((down, radio), (up, uplink))
     ]
     ports = [
@@ -493,13 +491,13 @@ def init_replica(
 
 
 def _installed(plan: machine.Plan, root: Path, started: bool) -> bool:
-    """Install a plan unless a problem stands in the way; return whether it was started."""
+    """Install a plan unless there is a problem; return whether it was started."""
     root = root.resolve()
     here = root == Path("/")
     findings = list(machine.problems(plan, root, here, started and here))
     for finding in findings:
         print(finding)
-    if any(finding.level == "bad" for finding in findings):
+    if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
     with _errors_in_one_line():
         for path in machine.install(plan, root, here):

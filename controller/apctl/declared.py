@@ -42,7 +42,7 @@ def read(path: Path, stdin: str = "") -> dict[str, Any]:
     for file, text in texts:
         for entry in _entries(file, text):
             if entry["name"] in found:
-                raise UsageError(f"{file}: access point {entry['name']} stands twice")
+                raise UsageError(f"{file}: duplicate access point {entry['name']}")
             found[entry["name"]] = entry
     if not found:
         raise UsageError(f"{path}: no access point in it: a folder needs files NAME.json")
@@ -98,6 +98,6 @@ def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[str]:
                 client.remove_access_point(step.name, if_match=step.etag)
         except ApiError as error:
             if error.status == 412:
-                raise ApiError(412, f"{step.name}: somebody else has changed it meanwhile: apply again") from None
+                raise ApiError(412, f"{step.name}: it was changed meanwhile: apply again") from None
             raise
         yield f"{step.name} {DONE[step.kind]}"

@@ -28,35 +28,37 @@ OFFLOADS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A result of a check. bad: something does not work; odd: it works, but perhaps not as intended."""
+    """A result of a check. error: something does not work; warning: it works, but perhaps not as intended."""
 
-    level: Literal["fine", "odd", "bad"]
+    level: Literal["ok", "warning", "error"]
     text: str
     fix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.level:<5}{self.text}" + (f"; {self.fix}" if self.fix else "")
+        return f"{self.level:<8}{self.text}" + (f"; {self.fix}" if self.fix else "")
 
 
 def controller(client: Client) -> Iterator[Finding]:
-    """Check the controller and each of its access points. Raises ApiError when nobody answers."""
+    """Check the controller and each of its access points. Raises ApiError without an answer."""
     client.health()
     try:
         client.ready()
-        yield Finding("fine", f"the controller at {client.url} is ready")
+        yield Finding("ok", f"the controller at {client.url} is ready")
     except ApiError as error:
-        yield Finding("bad", f"the controller at {client.url} is not ready: {error}", "see its log")
+        yield Finding("error", f"the controller at {client.url} is not ready: {error}", "see its log")
     who = client.who_am_i()
     expires = who["expires"]
     if expires is not None and expires - time.time() < EXPIRES_SOON:
-        yield Finding("odd", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another")
+        yield Finding(
+            "warning", f"the token {who['name']} ends in less than a week", "`apctl token create` makes another"
+        )
     for agent in client.every(client.list_agents):
         if agent["access_point"] is None:
             fix = f"`apctl adopt {agent['id']} {agent['name']}`"
-            yield Finding("odd", f"an agent waits to be adopted as {agent['name']}", fix)
+            yield Finding("warning", f"an agent waits to be adopted as {agent['name']}", fix)
     access_points = client.every(client.list_access_points)
     if not access_points:
-        yield Finding("bad", "the controller has no access point", "`apctl add -f FILE` adds one")
+        yield Finding("error", "the controller has no access point", "`apctl add -f FILE` adds one")
     for one in access_points:
         yield from _access_point(client, one)
 
@@ -64,68 +66,68 @@ def controller(client: Client) -> Iterator[Finding]:
 def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
     name, loop = one["name"], one["loop"]
     if not one["enabled"]:
-        yield Finding("odd", f"{name} is disconnected", f"`apctl connect {name}`")
+        yield Finding("warning", f"{name} is disconnected", f"`apctl connect {name}`")
         return
     if one["state"] == "backup":
-        yield Finding("fine", f"{name} has another controller, for which this one waits")
+        yield Finding("ok", f"{name} has another controller, for which this one waits")
         return
     if one["state"] != "ready":
         fix = f"is the switch at {one['address']} up, and is its device id {one['device_id']}?"
-        yield Finding("bad", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", fix)
+        yield Finding("error", f"{name} is {one['state']}: {one['problem'] or 'it does not answer'}", fix)
         return
-    yield Finding("fine", f"{name} is ready: {one['stations']} stations, {one['flows']} flows")
+    yield Finding("ok", f"{name} is ready: {one['stations']} stations, {one['flows']} flows")
     if not one["flows_free"]:
-        yield Finding("bad", f"{name} has no room for another flow", "new ones are forwarded and not regulated")
+        yield Finding("error", f"{name} has no free flow entry", "new ones are forwarded and not regulated")
     if loop["ticks"] >= FEW and (loop["late"] + loop["missed"]) / loop["ticks"] > LATE:
         yield Finding(
-            "bad", f"{name}: {loop['late']} of {loop['ticks']} ticks were late, {loop['missed']} missed",
+            "error", f"{name}: {loop['late']} of {loop['ticks']} ticks were late, {loop['missed']} missed",
             "the machine is too busy for a loop of 10 ms",
         )  # fmt: skip
     if off := [feature for feature in ("ack_priority", "ncr") if not one["features"].get(feature)]:
         fix = f"`apctl set features {name} {off[0]}=true`"
-        yield Finding("odd", f"{name}: {', '.join(off)} off: uploads may starve downloads", fix)
+        yield Finding("warning", f"{name}: {', '.join(off)} off: uploads may starve downloads", fix)
     ports = client.get_ports(name)
     roles = {port["role"] for port in ports}
     for role in ("uplink", "station"):
         if role not in roles:
-            yield Finding("bad", f"{name} has no {role} port", "correct `ports` in its configuration")
+            yield Finding("error", f"{name} has no {role} port", "correct `ports` in its configuration")
     for port in ports:
         if port["link"] == "down":
-            yield Finding("bad", f"{name}: port {port['port']} ({port['role']}) has no carrier", "is its cable in?")
+            yield Finding("error", f"{name}: port {port['port']} ({port['role']}) has no carrier", "is its cable in?")
 
 
 def interface(name: str) -> Iterator[Finding]:
-    """Check that an interface of this machine is fit to be a port."""
+    """Check that an interface of this machine can be a port."""
     if missing := list(present(name)):
         yield from missing
         return
     if " state DOWN " in _link(name):
-        yield Finding("bad", f"{name} is down", f"`ip link set {name} up`")
+        yield Finding("error", f"{name} is down", f"`ip link set {name} up`")
     on = offloads(name)
     if on is None:
-        yield Finding("odd", f"{name}: whether it merges packets is not known", "install ethtool")
+        yield Finding("warning", f"{name}: whether it merges packets is not known", "install ethtool")
     elif on:
         fix = f"`ethtool -K {name} tso off gso off gro off lro off`"
-        yield Finding("bad", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", fix)
+        yield Finding("error", f"{name} merges packets ({', '.join(on)}), which then have no queue of their own", fix)
     yield from alone(name)
 
 
 def present(name: str) -> Iterator[Finding]:
     """Check that an interface exists."""
     if not _link(name):
-        yield Finding("bad", f"{name}: this machine has no such interface", "`ip link` lists them")
+        yield Finding("error", f"{name}: this machine has no such interface", "`ip link` lists them")
 
 
 def alone(name: str) -> Iterator[Finding]:
     """Check that only a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
         fix = f"a port is the switch's alone: `ip address flush dev {name}`"
-        yield Finding("bad", f"{name} has addresses of this machine's ({', '.join(addresses)})", fix)
+        yield Finding("error", f"{name} has addresses of this machine's ({', '.join(addresses)})", fix)
     if master := re.search(r" master (\S+)", _link(name)):
         fix = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
-        yield Finding("bad", f"{name} is a port of {master[1]}, too, which would forward beside the switch", fix)
+        yield Finding("error", f"{name} is a port of {master[1]}, too, which would forward past the switch", fix)
     if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
-        yield Finding("odd", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
+        yield Finding("warning", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
 
 
 def offloads(name: str, wanted: bool = False) -> list[str] | None:

@@ -37,7 +37,7 @@ NEEDED = {
 }
 _SERVER = re.compile(r"tls://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
 _WORD = re.compile(r"[^\s\"'\\$`]+")
-"""As it may stand in OPTIONS."""
+"""Return it quoted for OPTIONS."""
 
 
 def agent(ports: Sequence[Port], servers: Sequence[str], keys: Path, name: str) -> Plan:
@@ -63,7 +63,7 @@ def replica(
     if url.scheme not in ("postgresql", "postgres"):
         raise UsageError("--database: replicas share one: give postgresql://USER@HOST/NAME")
     if ":" in url.netloc.rpartition("@")[0]:
-        raise UsageError("--database: everybody here could read its password: put it in a file after --pgpass")
+        raise UsageError("--database: all users here could read its password: put it in a file after --pgpass")
     for option, word in (("--database", database), ("--rest", rest)):
         if not _WORD.fullmatch(word):
             raise UsageError(f"{option} {word!r}: without spaces, quotes, $ and backslashes")
@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
 
 
 def findings(root: Path = Path("/")) -> Iterator[Finding]:
-    """Check this machine's agent or replica; no findings where there is none."""
+    """Check this machine's agent or replica; no findings without one."""
     try:
         files = json.loads((root / MANIFEST).read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -113,7 +113,7 @@ def findings(root: Path = Path("/")) -> Iterator[Finding]:
         if f"etc/default/{unit}" in files:
             yield from _unit(unit)
             if not os.access(root / KEYS, os.X_OK):
-                yield Finding("odd", "what else there is only the superuser sees", "call it with sudo")
+                yield Finding("warning", "the rest is visible to root only", "call it with sudo")
                 continue
             yield from _key_files(root, unit)
             yield from _engines(root, unit)
@@ -123,22 +123,22 @@ def findings(root: Path = Path("/")) -> Iterator[Finding]:
 
 def _unit(unit: str) -> Iterator[Finding]:
     if not shutil.which("systemctl") or not Path("/run/systemd/system").exists():
-        yield Finding("odd", f"whether {unit} runs is not known", "systemd does not run here")
+        yield Finding("warning", f"whether {unit} runs is not known", "systemd does not run here")
         return
     said = subprocess.run(["systemctl", "is-active", unit], capture_output=True, text=True, check=False).stdout.strip()
     if said == "active":
-        yield Finding("fine", f"{unit} runs")
+        yield Finding("ok", f"{unit} runs")
     else:
-        yield Finding("bad", f"{unit} is {said or 'not known'}", f"`journalctl -u {unit} -o cat` says why")
+        yield Finding("error", f"{unit} is {said or 'not known'}", f"`journalctl -u {unit} -o cat` says why")
 
 
 def _key_files(root: Path, unit: str) -> Iterator[Finding]:
     for name in NEEDED[unit]:
         path = root / KEYS / name
         if not path.is_file():
-            yield Finding("bad", f"{path} is missing", "bring it from the folder of the engine's keys")
+            yield Finding("error", f"{path} is missing", "bring it from the folder of the engine's keys")
         elif mode := path.stat().st_mode & 0o077:
-            yield Finding("bad", f"{path} is open to others (mode ...{mode:03o})", f"`chmod 600 {path}`")
+            yield Finding("error", f"{path} is open to others (mode ...{mode:03o})", f"`chmod 600 {path}`")
 
 
 def _engines(root: Path, unit: str) -> Iterator[Finding]:
@@ -146,19 +146,21 @@ def _engines(root: Path, unit: str) -> Iterator[Finding]:
     try:
         options = (root / f"etc/default/{unit}").read_text()
     except OSError as error:
-        yield Finding("bad", f"/etc/default/{unit}: {error.strerror}", "call it with sudo")
+        yield Finding("error", f"/etc/default/{unit}: {error.strerror}", "call it with sudo")
         return
     for server in dict.fromkeys(found[0] for found in _SERVER.finditer(options)):
         try:
             _greet(server, root / KEYS / "ca.pem")
-            yield Finding("fine", f"the engine at {server} is there")
+            yield Finding("ok", f"the engine at {server} is there")
         except ssl.SSLCertVerificationError as error:
             reason = f"the engine at {server} is not trusted: {error.verify_message}"
-            yield Finding("bad", reason, f"is {root / KEYS}/ca.pem of this engine, and its certificate for that name?")
+            yield Finding(
+                "error", reason, f"is {root / KEYS}/ca.pem of this engine, and its certificate for that name?"
+            )
         except (OSError, ValueError) as error:
             reason = " ".join(str(getattr(error, "strerror", None) or error).split()).lower()
             yield Finding(
-                "bad",
+                "error",
                 f"the engine at {server} does not answer: {reason}",
                 "is nats-server up, and no firewall between?",
             )
@@ -191,20 +193,24 @@ def _token(root: Path) -> Iterator[Finding]:
         name, ends = str(said["name"]), float(claims_of(said["jwt"])["exp"])
     except FileNotFoundError:
         yield Finding(
-            "odd", "this agent was not adopted yet", "`apctl get agents` and `apctl adopt` on a replica, or the page"
+            "warning",
+            "this agent was not adopted yet",
+            "`apctl get agents` and `apctl adopt` on a replica, or the page",
         )
     except (OSError, ValueError, KeyError, TypeError):
         yield Finding(
-            "bad", f"{root / PRIVATE_STATE}/adopted.json cannot be read", "remove it: the agent asks for another token"
+            "error",
+            f"{root / PRIVATE_STATE}/adopted.json cannot be read",
+            "remove it: the agent asks for another token",
         )
     else:
         left = ends - time.time()
         if left > EXPIRES_SOON:
-            yield Finding("fine", f"this agent was adopted as {name}")
+            yield Finding("ok", f"this agent was adopted as {name}")
         else:
             when = f"ends in {left / 86_400:.1f} days" if left > 0 else "has ended"
             yield Finding(
-                "bad" if left <= 0 else "odd",
+                "error" if left <= 0 else "warning",
                 f"the token of this agent, {name}, {when}",
                 "is there a replica that renews it?",
             )

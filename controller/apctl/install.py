@@ -53,7 +53,7 @@ WRITTEN = {
 }
 """All files that are ever written, in addition to the list."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
-"""Name of an interface that can stand in a unit's command; the kernel accepts others, too."""
+"""Name of an interface that a unit's command can have; the kernel accepts others, too."""
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
 
@@ -104,30 +104,32 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
     those of a machine that an image is made for. start: systemd is to start the units at once."""
     ports = plan.ports
     if len({port.name for port in ports}) < len(ports):
-        yield Finding("bad", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
+        yield Finding("error", f"{ports[0].name} cannot be both radio and uplink", "name two interfaces")
     for port in ports:
         if not NAME.fullmatch(port.name):
-            yield Finding("bad", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
+            yield Finding("error", f"{port.name!r} has other characters than letters, digits, _ . and -", "rename it")
         elif here:
             # The kernel's settings do not know an interface by its altname.
             known = port.name in interfaces()
-            missing = [] if known else [Finding("bad", f"{port.name}: this machine has no such interface", "`ip link`")]
+            missing = (
+                [] if known else [Finding("error", f"{port.name}: this machine has no such interface", "`ip link`")]
+            )
             yield from missing or alone(port.name)
     if ports and here and not shutil.which("ethtool"):
-        yield Finding("bad", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
+        yield Finding("error", "ethtool is missing, which the switch's unit needs", "`apt-get install ethtool`")
     yield from _unfit_home(switch=SWITCH in plan.units)
     if os.path.lexists(root / MANIFEST):
         yield Finding(
-            "bad", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` takes it away"
+            "error", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` takes it away"
         )
     elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
-        yield Finding("bad", f"{root / found[0]} is an earlier controller's state", "move it away")
+        yield Finding("error", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
-        yield Finding("bad", "units and interfaces are the superuser's", "call it with sudo")
+        yield Finding("error", "units and interfaces are the superuser's", "call it with sudo")
     if start and not Path("/run/systemd/system").exists():
-        yield Finding("bad", "systemd does not run here", "--no-start writes what it would start")
+        yield Finding("error", "systemd does not run here", "--no-start writes what it would start")
     if start and CONTROLLER in plan.units and _is_url_taken():
-        yield Finding("bad", f"something answers at {URL} already", "stop it: the controller is to be there")
+        yield Finding("error", f"something answers at {URL} already", "stop it: the controller is to be there")
 
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
@@ -136,13 +138,13 @@ def _unfit_home(switch: bool) -> Iterator[Finding]:
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
         if any(place.is_relative_to(hidden) for hidden in HIDDEN):
-            yield Finding("bad", f"{what} is in {place}, where services see nothing", fix)
+            yield Finding("error", f"systemd services cannot read {place} ({what})", fix)
     if re.search(r"[\s%$\\\"']", str(HOME)):
-        yield Finding("bad", f"{HOME} has characters that a unit takes for others", fix)
+        yield Finding("error", f"{HOME} has characters that a unit takes for others", fix)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
-        yield Finding("bad", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
+        yield Finding("error", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
     elif switch and not (HOME / "target/release/apswitch").exists():
-        yield Finding("bad", "the switch is not built", f"`make -C {HOME} setup`")
+        yield Finding("error", "the switch is not built", f"`make -C {HOME} setup`")
 
 
 def _is_url_taken() -> bool:
@@ -259,7 +261,7 @@ def remove(root: Path, running: bool) -> list[Path]:
     try:
         kept = _Manifest.model_validate_json((root / MANIFEST).read_text())
     except FileNotFoundError:
-        raise UsageError(f"{root / MANIFEST}: none: nothing was installed by `apctl init`") from None
+        raise UsageError(f"nothing to uninstall: {root / MANIFEST} not found") from None
     except (OSError, ValueError):
         raise UsageError(f"{root / MANIFEST} cannot be read: remove its units and files by hand") from None
     there = [unit for unit in UNITS if (root / f"etc/systemd/system/{unit}.service").exists()]

@@ -55,7 +55,7 @@ def find(url: str | None = None, token: str | None = None, ca: str | None = None
     except FileNotFoundError:
         pass
     except (OSError, ValueError):
-        raise UsageError(f"{kept_file()}: not readable: `apctl login` writes it anew") from None
+        raise UsageError(f"{kept_file()}: not readable: `apctl login` rewrites it") from None
     url = url or os.environ.get("APCTL_URL") or kept.get("url")
     # A token is only for the controller that it was kept for.
     token = token or os.environ.get("APCTL_TOKEN") or (kept.get("token") if url == kept.get("url") else None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables for people: plain text, aligned, one heading; and formats of times, rates and sizes."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -203,6 +204,11 @@ def table(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def pairs(content: Mapping[str, Any]) -> str:
-    """Format one object: a field a line."""
+    """Format one object: a field a line, nested ones as JSON."""
     width = max((len(name) for name in content), default=0)
-    return "\n".join(f"{name.ljust(width)}   {'-' if value is None else value}" for name, value in content.items())
+    return "\n".join(f"{name.ljust(width)}   {printed(value)}" for name, value in content.items())
+
+
+def printed(value: object) -> str:
+    """Format one value: `-` for none, JSON for what is nested, true or false."""
+    return "-" if value is None else json.dumps(value) if isinstance(value, dict | list | bool) else str(value)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Desired access points: add, remove, connect; features, weights, rules and NCR parameters.
 
-Every GET has an ETag; a change with `If-Match` is only done if nobody has changed the same part in between. A PATCH is
+Every GET has an ETag; a change with `If-Match` is only done if the same part was not changed in between. A PATCH is
 a merge patch (RFC 7396). With `validate` a change is only checked.
 """
 
@@ -97,7 +97,8 @@ async def list_access_points(
     PREFIX + "/access-points",
     status_code=201,
     response_model=AccessPointConfig,
-    responses=responses(409, 502) | {200: {"description": "What it would be", "model": AccessPointConfig}},
+    responses=responses(409, 502)
+    | {200: {"description": "The configuration after the change", "model": AccessPointConfig}},
     dependencies=[needs("admin")],
 )
 async def add_access_point(

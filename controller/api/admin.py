@@ -54,7 +54,7 @@ async def list_tokens(service: Serving, request: Request, response: Response, pa
     dependencies=[needs("admin")],
 )
 async def create_token(service: Serving, request: Request, response: Response, body: NewToken) -> Any:
-    """Make a token. Its secret stands in this answer and nowhere else."""
+    """Make a token. Its secret is in this answer only."""
     expires = None if body.expires_in is None else time.time() + body.expires_in
     change = change_of(request, body, 201)
     token, secret = await service.write(service.store.new_token, body.name, body.role, expires, change)

@@ -78,7 +78,7 @@ async def adopt_agent(service: Serving, request: Request, agent_id: AgentPath, b
     if name not in service.names:
         if found is None or found.announcement.config is None:
             raise ProblemError(
-                409, f"no access point {name}: add it first, or start the agent with `--config`, which says what it is"
+                409, f"no access point {name}: add it first, or start the agent with `--config`, which describes it"
             )
         said = found.announcement.config.model_dump(mode="json", exclude_unset=True)
         await service.add(AccessPointConfig.model_validate(said | {"name": name}), change)

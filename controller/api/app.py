@@ -7,8 +7,8 @@
          -H 'content-type: application/json' -d '{"ncr": false}'
 
 Lists come in pages (`limit`, `offset`; `X-Total-Count` and `Link`). Every GET of a resource that can be changed has an
-ETag, and a change with `If-Match` is only done if nobody has changed it in between. POST and PATCH take an
-`Idempotency-Key`. Errors are problem details (RFC 9457): a wrong value is 422 and named, a switch that is away 503, one
+ETag, and a change with `If-Match` is only done if it was not changed in between. POST and PATCH take an
+`Idempotency-Key`. Errors are problem details (RFC 9457): a wrong value is 422 and named, an unreachable switch 503, one
 that refuses 502, and then nothing has changed.
 """
 

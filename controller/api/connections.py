@@ -12,7 +12,7 @@ from typing import ClassVar
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MAX_CONNECTIONS = 512
-"""Connections at a time. One more replaces the oldest of the address that has the most: nobody keeps others out."""
+"""Connections at a time. One more replaces the oldest of the address that has the most, so none keeps others out."""
 MAX_HEAD_BYTES = 16 << 10
 """Bytes of a request up to its body; more are not even parsed."""
 MAX_HEADERS = 100

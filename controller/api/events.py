@@ -34,7 +34,7 @@ SECOND = 1.0
 KEEP_ALIVE_SECONDS = 15.0
 MAX_STREAMS = 256
 MAX_STREAMS_PER_TOKEN = 32
-"""Streams of one token: nobody keeps others out."""
+"""Streams of one token, so none keeps others out."""
 AT_ONCE = 50
 """Access points whose events are sent between two turns of others."""
 MAX_TICK_STREAMS = 8

@@ -105,6 +105,6 @@ def _again(known: tuple[str, dict[str, Any] | None], fingerprint: str, path: str
     if answer is None:
         return problem(409, "the first request with this key is still on its way", path)
     if answer["secret"]:
-        return problem(409, "it was done already; its secret was told once", path)
+        return problem(409, "it was done already; its secret was shown once", path)
     headers = {**answer["headers"], "idempotent-replayed": "true"}
     return Response(base64.b64decode(answer["body"]), answer["status"], headers)

@@ -186,7 +186,7 @@ def _said(config: AccessPointConfig, address: str) -> Station:
 
 
 async def _one_station(service: Service, name: str, address: str) -> Any:
-    """Return all that is known of a station, also of one that is away."""
+    """Return all that is known of a station, also of a disconnected one."""
     said = _said(service.config(name), address).model_dump()
     try:
         used: Any = await service.backend.usage(name, address)
@@ -235,7 +235,7 @@ async def get_stations(
 
 @router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404))
 async def get_station(service: Serving, name: ApName, station: StationPath) -> Response:
-    """One MAC address, also one that is away. The ETag is of its settings."""
+    """One MAC address, also of a disconnected station. The ETag is of its settings."""
     config, answer = service.config(name), await _one_station(service, name, station)
     if not answer["seen"] and station not in config.stations:
         raise ProblemError(404, f"{name} knows no station {station}")

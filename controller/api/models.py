@@ -247,7 +247,7 @@ class OneStationAnswer(UsageObservation, SaidOfStation):
 
     address: str
     seen: list[StationObservation]
-    """In each of its VLANs; empty while it is away."""
+    """In each of its VLANs; empty while disconnected."""
 
 
 class HealthAnswer(TypedDict):

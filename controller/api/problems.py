@@ -57,7 +57,7 @@ TEXTS = {
     422: "A value is wrong; `detail` says which and why.",
     429: "Too many requests; `Retry-After` says when to try again.",
     502: "The switch refuses the change; everything is as it was.",
-    503: "The switch or the database is away; nothing was changed.",
+    503: "The switch or the database is unreachable; nothing was changed.",
 }
 
 

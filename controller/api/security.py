@@ -203,7 +203,7 @@ class Guard:
             self._told[address] = (told, since + 1)
             return
         self._told[address] = (now, 0)
-        LOG.warning("%s from %s: no valid token; %d more since it was told last", scope["path"], address, since)
+        LOG.warning("%s from %s: no valid token; %d more since the last message", scope["path"], address, since)
 
     async def identify(self, secret: str) -> Token | None:
         """Return the valid token of a secret, or None."""
@@ -219,7 +219,7 @@ class Guard:
         return known is not None and known.valid(time.time())
 
     async def refresh(self, only_stale: bool = False) -> None:
-        """Read the tokens again; a database that is away changes nothing."""
+        """Read the tokens again; an unreachable database changes nothing."""
         async with self._refreshing:
             if only_stale and time.monotonic() - self._refreshed <= STALE_SECONDS:
                 return

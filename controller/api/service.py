@@ -166,7 +166,7 @@ class Service:
         """Return the problem in one line, with its fix."""
         where = f"/api/v1/access-points/{name}"
         return (
-            f"{name}: what the database says of it is of no use here: {self.unusable[name][1]}: put another "
+            f"{name}: invalid data in the database: {self.unusable[name][1]}: put another "
             f"configuration in its place (PUT {where}/config), or remove it (DELETE {where})"
         )
 
@@ -304,7 +304,7 @@ class Service:
         return self.unusable[name][0] if name in self.unusable else self._revisions[name]
 
     async def _on_top(self, name: str, change: Callable[[], Awaitable[T]], whatever: bool = False) -> T:
-        """Make a change on top of the present configuration, `whatever` it is; nobody else changes it meanwhile.
+        """Make a change on top of the present configuration, `whatever` it is, under a lock.
         Raises `ProblemError` and `SQLAlchemyError`."""
         async with self.lock(name):
             async for _ in _tries():

@@ -346,7 +346,7 @@ class Client(Transport):
         )
 
     def get_station(self, name: str, station: str) -> models.OneStationAnswer:
-        """One MAC address, also one that is away. The ETag is of its settings."""
+        """One MAC address, also of a disconnected station. The ETag is of its settings."""
         return cast(
             models.OneStationAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}")
         )
@@ -501,7 +501,7 @@ class Client(Transport):
         )
 
     def create_token(self, body: models.NewToken, *, idempotency_key: str | None = None) -> models.NewTokenAnswer:
-        """Make a token. Its secret stands in this answer and nowhere else."""
+        """Make a token. Its secret is in this answer only."""
         return cast(
             models.NewTokenAnswer,
             self.call("POST", "/api/v1/tokens", body=body, headers={"idempotency-key": idempotency_key}),

@@ -85,7 +85,7 @@ def write(
         try:
             buckets = parse(Samples, data).buckets(name)
         except Unusable as error:
-            LOG.warning("%s: history that its agent sent is of no use: %s", name, error)
+            LOG.warning("%s: invalid history from its agent: %s", name, error)
             continue
         for key, bucket in buckets.items():
             if (other := done.get(key)) is None:

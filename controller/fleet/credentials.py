@@ -210,7 +210,7 @@ def init(directory: Path, hosts: list[str], listen: str) -> None:
     """Make keys, credentials, certificates and `nats.conf` of a new engine; raises `ConfigError` where there is one."""
     configuration = directory / "nats.conf"
     if configuration.exists():
-        raise ConfigError(f"{configuration}: is there already: every agent would have to be adopted anew")
+        raise ConfigError(f"{configuration}: exists already: every agent would have to be adopted again")
     directory.mkdir(parents=True, exist_ok=True)
     operator, account, system = Key("O"), Key("A"), Key("A")
     unlimited = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1)

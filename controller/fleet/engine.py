@@ -81,7 +81,7 @@ def _errors_as_unavailable() -> Iterator[None]:
         try:
             yield
         except NoRespondersError:
-            raise Unavailable("nobody is there to answer") from None
+            raise Unavailable("no service answers") from None
         except (TimeoutError, Error, OSError) as error:
             raise Unavailable(str(error) or "no answer in time") from None
 
@@ -184,7 +184,7 @@ class Engine:
         if "authorization" in text.lower() or "authentication" in text.lower():
             self.refused.set()
             text = "it does not take these credentials: they have run out, or are another engine's"
-        self.problem = f"the engine at {where} is away: {text}; trying again"
+        self.problem = f"the engine at {where} is unreachable: {text}; trying again"
         if not self._warned:
             LOG.warning("%s", self.problem)
         self._warned = True

@@ -113,7 +113,7 @@ class RemoteBackend:
         """Return the state of an access point, as its agent reported last."""
         heard = self._heard.get(name)
         if heard is None:
-            raise Refused(503, f"{name}: no agent has told of it: start one, and adopt it as {name}")
+            raise Refused(503, f"{name}: no agent announced it: start one, and adopt it as {name}")
         seen = heard.seen.observation
         silent = time.monotonic() - heard.at
         if silent < SILENT_SECONDS and heard.seen.problem is None:
@@ -123,7 +123,7 @@ class RemoteBackend:
         if silent >= SILENT_SECONDS:
             observation["state"] = State.CONNECTING.value
             reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"
-            observation["problem"] = f"{name}: nothing was heard of its agent for {round(silent)} s{reason}"
+            observation["problem"] = f"{name}: no message from its agent for {round(silent)} s{reason}"
         return observation
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
@@ -178,7 +178,7 @@ class RemoteBackend:
         except Unavailable as error:
             raise Refused(503, f"{name}: its agent does not answer: {error}") from None
         except Unusable as error:
-            raise Refused(502, f"{name}: what its agent answers is of no use: {error}") from None
+            raise Refused(502, f"{name}: invalid answer of its agent: {error}") from None
         if answer.status is not None:
             raise Refused(answer.status, answer.detail)
         return answer.answer
@@ -193,10 +193,10 @@ class RemoteBackend:
         try:
             seen = parse(Seen, data)
             if seen.observation["name"] != name:
-                raise Unusable(f"it tells of {seen.observation['name']}")
+                raise Unusable(f"it describes {seen.observation['name']}")
         except Unusable as error:
             if self._unusable.get(name) != str(error):
-                LOG.warning("%s: what its agent says is of no use: %s", name, error)
+                LOG.warning("%s: invalid message of its agent: %s", name, error)
             self._unusable[name] = str(error)
             return
         self._unusable.pop(name, None)
@@ -260,7 +260,7 @@ class RemoteBackend:
             return
         if there is not None and there.revision > newest:
             LOG.warning(
-                "%s: the engine says revision %s, which the database has not given: somebody else wrote there, or the "
+                "%s: the engine says revision %s, unknown to the database: another program wrote there, or the "
                 "database is an older one; put right", name, there.revision,
             )  # fmt: skip
         try:
@@ -278,7 +278,7 @@ class RemoteBackend:
         try:
             there: Desired | None = parse(Desired, found[1])
         except Unusable as error:
-            LOG.warning("%s: what the engine says of it is of no use: %s; put right", name, error)
+            LOG.warning("%s: invalid data in the engine: %s; put right", name, error)
             there = None
         self._there[name] = found[0], there
         return found[0], there

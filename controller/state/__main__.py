@@ -41,7 +41,7 @@ def restore(file: File, database: Database, replace: Annotated[bool, typer.Optio
 def token(
     database: Database,
     role: Annotated[str, typer.Option(help=", ".join(ROLES))] = "admin",
-    name: Annotated[str, typer.Option(help="Whose it is; stands in the audit log.")] = "console",
+    name: Annotated[str, typer.Option(help="Name of its holder, as in the audit log.")] = "console",
     days: Annotated[float | None, typer.Option(help="When it expires; without, never.")] = None,
 ) -> None:
     """Make a token and print it, when all others are lost. A running controller accepts it within a second."""

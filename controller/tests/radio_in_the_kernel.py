@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Program of test_install_on_radio.py: a machine with hostapd's radio becomes an access point, then no longer is.
+"""Program of test_install_on_radio.py: the steps of docs/quickstart/operator.md, on a machine with hostapd's radio.
 
 Its files and interfaces are the kernel's own, so `apctl init` writes where it does for an operator. systemd does not
 run in there: the units' commands are executed, with the capabilities that they leave.
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -22,8 +23,10 @@ from accesspoint.controller.tests.test_install import bounded, commands
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.namespaces.namespace import Namespace
 
-SSID = "operated"
-HOSTAPD = f"interface=wlan0\ndriver=nl80211\nssid={SSID}\nhw_mode=g\nchannel=1\nap_isolate=1\n"
+PAGE = (ROOT / "docs/quickstart/operator.md").read_text()
+HOSTAPD = re.findall(r"^```ini\n(.*?)^```", PAGE, re.M | re.S)[0]
+SSID = re.findall(r"^ssid=(.*)$", HOSTAPD, re.M)[0]
+STEPS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
 # Wherever this checkout is, it is taken for one that services may read.
 APCTL = (
     "import sys; from accesspoint.controller.apctl import install, __main__; "
@@ -42,6 +45,12 @@ def apctl(*words: str, codes: tuple[int, ...] = (0,)) -> str:
     said = call(sys.executable, "-c", APCTL, *words, codes=codes)
     print(said, end="", flush=True)
     return said
+
+
+def step(number: int, *more: str, codes: tuple[int, ...] = (0,)) -> str:
+    """Run the commands of a step of the page; return their output."""
+    lines = [shlex.split(line)[1:] for line in STEPS[number].splitlines()]
+    return "".join(apctl(*words, *more, codes=codes) for words in lines)
 
 
 def radio_as_it_is() -> set[str]:
@@ -99,26 +108,25 @@ def started() -> Iterator[None]:
 def main() -> int:
     directory = Path(sys.argv[1])
     with Namespace() as station, Namespace() as server:
-        call("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "far")
+        call("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far")
         call("ip", "link", "set", "far", "netns", str(server.pid))
         server.ip("address", "add", "10.7.0.2/24", "dev", "far")
         server.ip("link", "set", "far", "up")
         with access_point_of(directory, station):
             before = radio_as_it_is()
-            given = ("--radio", "wlan0", "--uplink", "uplink", "--down", "14mbit", "--up", "1mbit", "--no-start")
-            assert "wrote /etc/access-point/access-point.json" in apctl("init", *given)
+            assert "wrote /etc/access-point/access-point.json" in step(0, "--no-start")
             with started():
                 # `ready` is before the program and the entries are.
                 ping = ("ping", "-c", "3", "-i", "0.2", "-W", "10", "10.7.0.2")
                 wait_for(lambda: " 0% packet loss" in station.run(*ping, check=False), LONG)
-                apctl("login", install.URL, "--token-file", f"/{install.TOKEN}")
-                apctl("get", "stations", "ap1")
                 # One processor, and slow: that its ticks are late is no fault of the installation.
-                said = apctl("doctor", "--interface", "wlan0", "--interface", "uplink", codes=(0, 1))
-                assert all("ticks were late" in line for line in said.splitlines() if line.startswith("bad"))
-                assert "fine wlan0 is fit to be a port" in said and "fine ap1 is ready" in said
+                said = step(1, codes=(0, 1))
+                assert all("ticks were late" in line for line in said.splitlines() if line.startswith("error"))
+                assert all(f"ok      {words}" in said for words in ("ap1 is ready", "wlan0 can be", "eth1 can be"))
+                address = station.run("ip", "-o", "link", "show", "wlan1").partition("link/ether ")[2].split()[0]
+                assert re.search(rf"^{address} +- +1 ", step(2), re.M)
             assert radio_as_it_is() != before
-            apctl("uninstall")
+            step(3)
             assert radio_as_it_is() == before, sorted(radio_as_it_is() ^ before)
             left = [path for path in (*install.WRITTEN, install.MANIFEST, install.STATE) if Path("/", path).exists()]
             assert not left, left

@@ -281,7 +281,7 @@ without a queue; neither timeouts nor retransmissions. All senders are of one cl
 controller reads counters every 10 ms, and its writes take effect a tick later.
 
 Each row is `pi2` with the paper's choice in one row of
-[the table of differences](../controller/laws.md#what-pi2-does-otherwise), all else as it is. No gain is tuned to it: a
+[the table of differences](../controller/laws.md#differences-of-pi2), all else as it is. No gain is tuned to it: a
 choice of the paper's may well want other gains than those of `pi2`. Each figure is the median of five seeds, with the
 least and the most of them in parentheses. Runs take 30 s, or 40 s with round trips of 90 ms; the first 5 are not
 counted. Delay is that of the port's queue. Jain's index is over senders, in the last scenario over stations.

@@ -51,7 +51,7 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
     assert run("add", "-f", "-", stdin=json.dumps(another))[1] == "ap2 added\n"
     code, _, errors = run("delete", "access-point", "ap2")
-    assert (code, errors) == (2, "error: remove ap2 and its history? Say so with --yes\n")
+    assert (code, errors) == (2, "error: remove ap2 and its history? Confirm with --yes\n")
     assert run("delete", "access-point", "ap2", "--yes")[1] == "ap2 removed\n"
 
 
@@ -79,7 +79,7 @@ def test_files_say_what_access_points_shall_be(run: Apctl, controller: Controlle
     assert json.loads(run("get", "config", "two", "--json")[1])["device_id"] == 1
     (folder / "others.json").write_text(json.dumps(two))
     code, _, errors = run("apply", "-f", str(folder), "--prune")
-    assert (code, "remove three and their history? Say so with --yes" in errors) == (2, True)
+    assert (code, "remove three and their history? Confirm with --yes" in errors) == (2, True)
     assert run("apply", "-f", str(folder), "--prune", "--yes")[1].splitlines()[-1] == "three removed"
     revisions = json.loads(run("get", "revisions", "two", "--json")[1])
     assert run("get", "revisions", "two")[1].split()[:3] == ["REVISION", "TIME", "ACTOR"]
@@ -90,7 +90,7 @@ def test_files_say_what_access_points_shall_be(run: Apctl, controller: Controlle
         ("[]", "neither an access point"),
         ("{", "not JSON"),
         ('{"access_points": [{}]}', "neither an access point"),
-        (json.dumps({"access_points": [two, two]}), "stands twice"),
+        (json.dumps({"access_points": [two, two]}), "duplicate access point"),
     ):
         (folder / "others.json").write_text(content)
         code, output, errors = run("apply", "-f", str(folder))

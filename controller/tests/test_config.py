@@ -76,7 +76,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ({"ncr": {"law": "pi3"}}, "ncr.law: Input should be 'paper' or 'pi2'"),
         ({"ncr": {"device_limit": 1.5}}, "ncr.device_limit: Input should be less than or equal to 1"),
         ({"ports": []}, "ports: List should have at least 1 item"),
-        ({"ports": [PORTS[0], PORTS[0]]}, "port 1 stands twice"),
+        ({"ports": [PORTS[0], PORTS[0]]}, "duplicate port 1"),
         ({"ports": [{**PORTS[0], "role": "laptop"}]}, "ports.0.role: Input should be 'station' or 'uplink'"),
         ({"ports": [{**PORTS[0], "port": 510}]}, "ports.0.port: Input should be less than 510"),
         ({"ports": [{**PORTS[0], "capacity_bps": 0}]}, "ports.0.capacity_bps: Input should be greater"),
@@ -100,7 +100,7 @@ def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, fields: dict[str, A
 
 
 def test_a_name_that_stands_twice(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="access point ap1 stands twice"):
+    with pytest.raises(ConfigError, match="duplicate access point ap1"):
         load(write(tmp_path, access_point(), access_point()))
 
 
@@ -160,7 +160,7 @@ def test_a_file_is_checked_without_starting_anything(tmp_path: Path) -> None:
     assert check(path) == (0, f"{path}: in order: ap1, ap2\n", "")
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.json"]
     for wrong, words in (
-        (access_point(ports=[{**PORTS[0], "port": 0}]), "port 0 is none of"),
+        (access_point(ports=[{**PORTS[0], "port": 0}]), "port 0 does not exist on"),
         (
             access_point(pipeline={"device_config": "p4src/v1model/ap.p4"}),
             "but p4src/v1model/ap.p4 is of another target's",
@@ -196,7 +196,7 @@ def test_the_file_is_taken_in_again_on_sighup(tmp_path: Path) -> None:
         assert controller.get("class-weights")["downlink"] == 9, "its part of the file is as it was"
         # A mistake is told, and nothing changes.
         reload(access_point(enabled=False), two | {"ports": [{**PORTS[0], "port": 0}]})
-        wait_for(lambda: "port 0 is none of" in controller.errors.read_text())
+        wait_for(lambda: "port 0 does not exist on" in controller.errors.read_text())
         reload(access_point(enabled=False), two | {"ports": []})
         wait_for(lambda: "not reloaded: " in controller.errors.read_text().splitlines()[-1])
         assert names() == ["ap1", "ap2"]

@@ -19,19 +19,19 @@ def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: SwitchLa
     given = {"APCTL_URL": controller.url, "APCTL_TOKEN": controller.token}
     # A busy machine may lose the first session; what counts is that it comes back.
     code, output, errors = wait_for(
-        lambda: found if "fine ap1 is ready" in (found := apctl("doctor", **given))[1] else None
+        lambda: found if "ok      ap1 is ready" in (found := apctl("doctor", **given))[1] else None
     )
-    assert f"fine the controller at {controller.url} is ready" in output, errors
-    bad = [line for line in output.splitlines() if line.startswith("bad")]
+    assert f"ok      the controller at {controller.url} is ready" in output, errors
+    bad = [line for line in output.splitlines() if line.startswith("error")]
     assert code == bool(bad) and not any("connecting" in line for line in bad)
     assert apctl("set", "features", "ap1", "ncr=false", **given)[0] == 0
-    assert "odd  ap1: ncr off" in apctl("doctor", **given)[1]
+    assert "warning ap1: ncr off" in apctl("doctor", **given)[1]
     link_lab.stop_switch()
     # The controller sees that the switch is away when its next call fails, and not before.
-    code, output, _ = wait_for(lambda: found if "bad  ap1 is" in (found := apctl("doctor", **given))[1] else None)
-    assert code == 1 and "bad  ap1 is connecting" in output and "is the switch at " in output
+    code, output, _ = wait_for(lambda: found if "error   ap1 is" in (found := apctl("doctor", **given))[1] else None)
+    assert code == 1 and "error   ap1 is connecting" in output and "is the switch at " in output
     assert apctl("disconnect", "ap1", **given)[0] == 0
-    assert "odd  ap1 is disconnected; `apctl connect ap1`" in apctl("doctor", **given)[1]
+    assert "warning ap1 is disconnected; `apctl connect ap1`" in apctl("doctor", **given)[1]
     assert "no such interface" in apctl("doctor", "--interface", "nothing0", **given)[1]
 
 
@@ -54,4 +54,4 @@ def test_it_finds_what_makes_an_interface_unfit(place: Namespace) -> None:
         place.run("ip", "address", "flush", "dev", "one")
         place.run("ip", "link", "set", "two", "up")
         place.run("ethtool", "-K", "one", "tso", "off", "gso", "off", "gro", "off")
-        assert not [finding for finding in doctor.interface("one") if finding.level == "bad"]
+        assert not [finding for finding in doctor.interface("one") if finding.level == "error"]

@@ -377,7 +377,7 @@ async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Repl
         nats.stop()
         try:
             async with asyncio.timeout(15):
-                while "is away" not in await history():
+                while "is unreachable" not in await history():
                     await asyncio.sleep(0.2)
         finally:
             nats.go_on()
@@ -409,9 +409,9 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
     async with connected(nats.agent("ap1")) as mine, replica.client() as client:
         for data in bad:
             await mine.publish("ap.ap1.seen", data)
-        await until(lambda: "it tells of ap9" in caplog.text)
+        await until(lambda: "it describes ap9" in caplog.text)
         answer = (await client.get("/api/v1/access-points/ap1")).json()
-        assert answer["state"] == "connecting" and "no agent has told of it" in answer["problem"]
+        assert answer["state"] == "connecting" and "no agent announced it" in answer["problem"]
         await mine.publish("ap.ap1.seen", good)
 
         async def is_ready() -> bool:
@@ -520,7 +520,7 @@ def test_an_agents_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     with pytest.raises(ConfigError, match="longer than anything"):
         again.desired()
     (tmp_path / "state/identity").write_text("nonsense")
-    with pytest.raises(ConfigError, match="remove it to begin anew"):
+    with pytest.raises(ConfigError, match="remove it to start over"):
         Disk(tmp_path / "state")
     with pytest.raises(ConfigError, match="name a folder with --state"):
         Disk(tmp_path / "state/identity")
@@ -528,6 +528,6 @@ def test_an_agents_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
 
 def test_an_engine_is_not_made_twice(tmp_path: Path) -> None:
     init(tmp_path / "engine", ["engine.example", "192.0.2.1"], "0.0.0.0:4222")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         init(tmp_path / "engine", ["127.0.0.1"], "127.0.0.1:1")
     assert {path.stat().st_mode & 0o77 for path in (tmp_path / "engine").iterdir()} == {0}

@@ -171,7 +171,7 @@ def test_an_image_is_made_elsewhere(place: Namespace, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert left(tmp_path) == [] and state(place) == before
     done = apctl(place, "uninstall", "--root", str(tmp_path))
-    assert done.returncode == 2 and "nothing was installed" in done.stderr
+    assert done.returncode == 2 and "nothing to uninstall" in done.stderr
     full = tmp_path / "full"
     full.write_text("no folder")
     done = apctl(place, "init", *given[:-1], str(full))
@@ -213,7 +213,7 @@ def test_what_stands_in_the_way_is_told(
     plan = install.access_point(ports)
     with place.entered():
         bad = [
-            finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "bad"
+            finding for finding in install.problems(plan, tmp_path, here=True, start=False) if finding.level == "error"
         ]
     assert len(bad) == 1 and text in bad[0].text and bad[0].fix
 
@@ -222,7 +222,7 @@ def test_services_see_no_checkout_in_a_home(place: Namespace, tmp_path: Path, mo
     monkeypatch.setattr(install, "HIDDEN", (str(ROOT.parent),))
     with place.entered():
         (found,) = install.problems(PLAN, tmp_path, here=True, start=False)
-    assert "where services see nothing" in found.text and "git clone" in found.fix
+    assert "systemd services cannot read" in found.text and "git clone" in found.fix
 
 
 def test_what_is_not_its_own_stays(place: Namespace, tmp_path: Path) -> None:

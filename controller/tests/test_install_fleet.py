@@ -77,7 +77,7 @@ def test_what_they_write_is_a_fleet_and_nothing_of_it_is_left(
     assert {*modes(one).values()} == {"0o700", "0o600"}
     with place.entered():
         found = " ".join(map(str, fleet.findings(two)))
-    assert f"the engine at {engine.url} is there" in found and "was not adopted yet" in found and "bad" not in found
+    assert f"the engine at {engine.url} is there" in found and "was not adopted yet" in found and "error" not in found
     (one / install.STATE).mkdir()
     try:
         start(one, install.REPLICA)
@@ -126,7 +126,7 @@ def test_doctor_finds_what_is_wrong(place: Namespace, engine: Server, tmp_path: 
         authority = Authority(other / "authority").ca.read_text()
 
         def bad() -> list[str]:
-            return [str(finding) for finding in fleet.findings(root) if finding.level == "bad"]
+            return [str(finding) for finding in fleet.findings(root) if finding.level == "error"]
 
         assert bad() == []
         ca = root / install.KEYS / "ca.pem"

@@ -85,7 +85,7 @@ def test_an_admin_adopts_an_agent(replica: Controller, agent: str, window: Brows
     wait_for(lambda: window.run(NAMES) == ["ap1", "foyer"])
     row = ".overview tbody tr:nth-child(2)"
     window.wait_text(row, lambda text: text.startswith("foyer") and "ready" in text)
-    assert "no agent has told of it" in window.text(".overview tbody tr:nth-child(1)")
+    assert "no agent announced it" in window.text(".overview tbody tr:nth-child(1)")
     wait_for(lambda: not shown(window))
     (known,) = replica.request("GET", "/api/v1/agents").json()
     assert (known["id"], known["access_point"]) == (agent, "foyer")

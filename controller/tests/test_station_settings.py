@@ -290,7 +290,7 @@ def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[SwitchLab
 
     wait_for(lost)
     assert controller.get()["state"] == "ready"
-    assert "more than 100 packets in a second tell addresses" in controller.errors.read_text()
+    assert "more than 100 packets in a second carry addresses" in controller.errors.read_text()
 
 
 def test_what_says_nothing_of_addresses_tells_none() -> None:

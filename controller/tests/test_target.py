@@ -90,7 +90,7 @@ def test_a_port_that_the_target_does_not_have_is_named(arch: str, number: int, t
     if there:
         target.check(config)
         return
-    with pytest.raises(ConfigError, match=f"ap1: port {number} is none of {re.escape(target.title)}"):
+    with pytest.raises(ConfigError, match=f"ap1: port {number} does not exist on {re.escape(target.title)}"):
         target.check(config)
 
 

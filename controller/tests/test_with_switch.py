@@ -296,7 +296,7 @@ def test_a_second_controller_takes_over_and_gives_back(any_lab: SwitchLab) -> No
     backup = wait_for(lambda: (answer := first.get())["state"] == "backup" and answer)
     assert "another controller is primary" in backup["problem"]
     # Of each the lower part is the number of its start, counted down: both are the first on their databases.
-    assert f"election id {3 * STARTS - 2}, ours is {2 * STARTS - 2}" in backup["problem"]
+    assert f"election id {3 * STARTS - 2}, this one has {2 * STARTS - 2}" in backup["problem"]
     second.process.send_signal(signal.SIGINT)
     assert second.process.wait(WAIT_SECONDS) == 0
     first.wait_ready()

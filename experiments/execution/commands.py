@@ -37,7 +37,7 @@ def main(options: argparse.Namespace, console: Console) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("experiment", "what it is", "paper", "arms", "points", "quick", "full"):  # forms: time, state
+    for heading in ("experiment", "title", "paper", "arms", "points", "quick", "full"):  # forms: time, state
         grid.add_column(heading, no_wrap=heading in ("experiment", "quick", "full"))
     for name, experiment in registry.experiments().items():
         states = [
@@ -112,7 +112,7 @@ def _refuse_unfinished(kept: Store, fresh: bool) -> None:
     if made and left and any(kept.directory.glob("runs/*/run.json")):
         raise LabError(
             f"{kept.directory} has an interrupted run with {left} of {len(made.orders())} to go: "
-            f"`resume {made.experiment}` goes on, `run {made.experiment} --fresh` starts over"
+            f"`resume {made.experiment}` continues, `run {made.experiment} --fresh` starts over"
         )
 
 
@@ -163,7 +163,7 @@ def _make(
     try:
         tally = Execution(plans, pool, console, careful).run()
     except KeyboardInterrupt:
-        console.print("interrupted: finished runs are kept, `resume` goes on from there", style="bold yellow")
+        console.print("interrupted: finished runs are kept, `resume` continues from there", style="bold yellow")
         raise
     for made, kept in plans:
         kept.write_runner({"side_by_side": tally.side_by_side, "cores": tally.cpu})

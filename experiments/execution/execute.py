@@ -142,7 +142,7 @@ class Execution:
         self._done += self._needs[order.key].seconds
         if run is None:
             self._failures += 1
-            stop = LabError(f"{order.key}: {outcome.error}; finished runs are kept, `resume` goes on from there")
+            stop = LabError(f"{order.key}: {outcome.error}; finished runs are kept, `resume` continues from there")
             if "No space left" in outcome.error:
                 raise stop
             run = self._stores[order.experiment].keep_failure(order, outcome.error)

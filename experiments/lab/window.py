@@ -95,6 +95,6 @@ def problem(flow: str, judged: dict[str, float] | None, held_back: bool = True) 
     if not held_back:
         return None
     return (
-        f"{flow} filled its congestion window in {judged['cwnd_limited']:.0%} of the looks only: "
+        f"{flow} was cwnd-limited in only {judged['cwnd_limited']:.0%} of samples: "
         f"the radio or the machine limited it, not the link"
     )

@@ -29,9 +29,9 @@ LOOKS = 8  # in a period, at who sends
 HISTORY = 500 * LOOKS  # looks: longer than any packet waits
 DIFFERENCES = (
     "terminals are Linux hosts of today (SACK, RACK, ACKs of two segments), not Android phones of 2012",
-    "what contention costs the cell is simulated beside the lab (topologies/links/dcf.py), with ARF, which lowers the "
+    "the cost of contention is simulated outside of the lab (topologies/links/dcf.py), with ARF, which lowers the "
     "rate after two failures in a row, as the rate adaptation of all: that of the paper's devices is not known",
-    "stations' own queues stand in front of the access point's uplink, where the access point can mark them",
+    "stations' own queues are in front of the access point's uplink, where the access point can mark them",
 )
 """Differences to real cells, for the pages."""
 

@@ -312,7 +312,7 @@ class Multihomed:
 
     def require(self, arm: Arm, target: str) -> None:
         if target != "apswitch":
-            raise LabError(f"target '{target}' is no access point here: there is none; leave TARGET out")
+            raise LabError(f"target '{target}' is not possible here: there is no access point; leave TARGET out")
 
     def kernel(self) -> Kernel | None:
         return None

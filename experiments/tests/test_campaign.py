@@ -84,7 +84,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     assert eventually(lambda: "fifo_1" in finished_runs(tmp_path), seconds=150)
     assert eventually(lambda: bool(processes_of("accesspoint.experiments.execution.worker", tmp_path)), seconds=30)
     run.send_signal(signal.SIGINT)
-    assert "`resume` goes on" in end(run, 130)
+    assert "`resume` continues" in end(run, 130)
     # The process that cleans up after a worker ends later.
     assert eventually(lambda: not processes_of("accesspoint.experiments.execution.worker", tmp_path), seconds=30)
     assert finished_runs(tmp_path) == {"fifo_1"}

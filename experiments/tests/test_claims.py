@@ -178,7 +178,7 @@ def test_a_file_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
     for name, wrong in (("else", "limit = 1\n" + text), ("twice", text + text[text.index("\n[[claim]]") :])):
         file = tmp_path / name
         file.write_text(wrong)
-        with pytest.raises(ValueError, match=r"other parts|stands twice"):
+        with pytest.raises(ValueError, match=r"other parts|duplicate id"):
             claims.load(file)
     file.write_bytes(b"#" * 1_000_001)
     claims.load.cache_clear()

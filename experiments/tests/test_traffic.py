@@ -175,7 +175,7 @@ def test_a_radio_that_drops_frames_is_told() -> None:
         ({}, 0.02, CUBIC, "cubic", "timers were late by 20.0 ms"),
         ({}, 0.0001, CUBIC, "reno", "downlink used congestion control cubic, not reno"),
         ({}, 0.0001, CUBIC.replace(" ecn ecnseen", ""), "cubic", "no flow negotiated ECN"),
-        ({}, 0.0001, CUBIC.replace("unacked:99", "unacked:20"), "cubic", "downlink filled its congestion window in 0%"),
+        ({}, 0.0001, CUBIC.replace("unacked:99", "unacked:20"), "cubic", "downlink was cwnd-limited in only 0%"),
     ],
 )
 def test_an_unfit_lab_is_told(cpu: dict[str, float], late: float, tcp: str, cc: str, problem: str) -> None:

@@ -38,8 +38,7 @@ def test_a_window_that_is_not_filled_is_the_radios_or_the_machines_doing() -> No
     assert judged and judged["cwnd_limited"] == 0.4
     said = problem("downlink", judged)
     assert said == (
-        "downlink filled its congestion window in 40% of the looks only: "
-        "the radio or the machine limited it, not the link"
+        "downlink was cwnd-limited in only 40% of samples: the radio or the machine limited it, not the link"
     )
 
 

@@ -49,6 +49,15 @@ class Beat(_Model):
     unit: Text
 
 
+CITED = {
+    "000": "Kim et al. 2018",
+    "001": "Jung and Park 2016",
+    "002": "Hayakawa et al. 2017",
+    "003": "Amezcua et al. 2017",
+    "004": "Ando et al.",
+}  # docs/papers.md
+
+
 class Claim(_Model):
     """One checkable statement; the fields are those that the head of `claims.toml` describes."""
 
@@ -141,7 +150,7 @@ def load(path: Path = FILE) -> tuple[Claim, ...]:
         raise ValueError(f"{path}: it has other parts than claims")
     claims = tuple(Claim.model_validate(claim) for claim in document["claim"])
     if len({claim.id for claim in claims}) != len(claims):
-        raise ValueError(f"{path}: an id stands twice")
+        raise ValueError(f"{path}: duplicate id")
     return claims
 
 

@@ -30,23 +30,24 @@ PAPERS = {
 }
 MAX_SHOWN = 4
 HEAD = (
-    "Every statement of the five papers' evaluations that can be checked is a claim in `experiments/claims.toml`: its",
-    "quote, its setting, what to measure, and the rule that decides. The file was written from the texts alone, before",
-    "the results that it judges, and a result carries its checksum: results of other claims decide nothing here.",
+    "Every statement of the five papers' evaluations that can be checked is a claim in",
+    "`experiments/verdict/claims.toml`: its quote, setting, measure, and the rule that decides. The file was written",
+    "from the texts alone, before the results, and a result carries its checksum: results of other claims decide",
+    "nothing here.",
     "`contradicted` is as good a result as `reproduced`; `undecided` says that the interval decides nothing,",
-    "`not measured` that the lab lacks something, or that nobody has run it. Values are means over repeats with",
+    "`not measured` that the lab lacks something, or that it was not run. Values are means over repeats with",
     "Student's 95 % interval.",
 )
 FOOT = (
     "`.venv/bin/python -m accesspoint.experiments.verdict.judge` makes this page from `docs/results/summaries`, and a "
     "test makes it again.",
-    "The rules, R1 to R8, stand at the head of `claims.toml`; what answers which claim in "
+    "The rules, R1 to R8, are at the head of `claims.toml`; the figure for each claim in "
     "`experiments/verdict/claim_evidence.py`.",
 )
 
 BESIDE = (
-    "Our access point, or our scheduler, beside the paper's proposal, and beside a peer: CAKE with its ACK filter, or",
-    "kernel MPTCP. Each ratio is taken repeat by repeat, which had one seed:",
+    "This access point, or its scheduler, compared with the paper's proposal, and with a peer: CAKE with its ACK",
+    "filter, or kernel MPTCP. Each ratio is taken repeat by repeat, which had one seed:",
 )
 
 
@@ -147,7 +148,7 @@ def page(results: Results) -> str:
     words = {claim.id: judged(claim, results) for claim in all_}
     total = Counter(judgement.word for judgement in words.values())
     lines = [
-        "# The papers' claims, and what this lab says of them",
+        "# Claims of the papers, and their verdicts",
         "",
         *HEAD,
         "",
@@ -161,14 +162,14 @@ def page(results: Results) -> str:
     for paper, title in PAPERS.items():
         count = Counter(words[claim.id].word for claim in all_ if claim.paper == paper)
         numbers = [str(count[word]) for word in claims.WORDS]
-        lines += [f"| {paper} {title} | {count.total()} | {' | '.join(numbers)} |"]
+        lines += [f"| {claims.CITED[paper]}: {title} | {count.total()} | {' | '.join(numbers)} |"]
     lines += [f"| together | {total.total()} | {' | '.join(str(total[word]) for word in claims.WORDS)} |"]
     if results.older:
         lines += ["", f"Measured before these claims stood, so not judged: {', '.join(sorted(results.older))}."]
     figures = claims.figures({name: judgement.word for name, judgement in words.items()}, all_)
     for paper, title in PAPERS.items():
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
-        lines += ["", f"## {paper}: {title}", ""]
+        lines += ["", f"## {claims.CITED[paper]}: {title}", ""]
         lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
         lines += ["| claim | where | the paper | this lab | word |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
@@ -178,10 +179,14 @@ def page(results: Results) -> str:
             lines += [f"| {' | '.join(map(_cell, cells))} |"]
         own = [claim for claim in all_ if claim.paper == paper and claim.beat]
         if own:
-            lines += ["", "Our access point, beside what would be better than the paper (no claim of it):", ""]
+            lines += [
+                "",
+                "This access point, compared with a goal beyond the paper's result (not a claim of the paper):",
+                "",
+            ]
             lines += [f"- `{claim.id}`: {beaten(claim, results)}" for claim in own]
         if beside := [*gains.rows(paper, results)]:
-            lines += ["", *BESIDE, "", "| what | beside | theirs | ours | ours over theirs |"]
+            lines += ["", *BESIDE, "", "| measure | peer | peer's value | this access point | ratio |"]
             lines += ["| --- | --- | ---: | ---: | ---: |", *(f"| {' | '.join(map(_cell, row))} |" for row in beside)]
     return "\n".join(lines) + "\n"
 

@@ -19,12 +19,12 @@ ORDER = (
     "rrul-50-up", "changing",
 )  # fmt: skip
 HEAD = (
-    "# Beside CAKE",
+    "# Compared with CAKE",
     "",
-    "What this access point protects, and what it does not, beside CAKE with its ACK filter, the best that Linux has",
-    "for such links. Every goal of the [comparisons](../peers.md) is a row. All arms of a row ran in one kernel and",
+    "Traffic that this access point protects, and traffic that it does not, compared with CAKE with its ACK filter.",
+    "Every goal of the [comparisons](../peers.md) is a row. All arms of a row ran in one kernel and",
     f"clock, {REPEATS} times at least; the figure in a goal is the worse end of the interval over the repeats, and it",
-    "decides. CAKE's is its median by the same measure; there is none where the goal itself is a comparison with it.",
+    "decides. CAKE's is its median by the same measure; it is missing where the goal itself is a comparison with it.",
     "",
 )
 
@@ -97,33 +97,10 @@ def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> 
 
 def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """Make docs/results/peers.md."""
-    lines = [*HEAD, "| experiment | goal | ours | CAKE | |", "| --- | --- | ---: | ---: | --- |"]
+    lines = [*HEAD, "| experiment | goal | this access point | CAKE | |", "| --- | --- | ---: | ---: | --- |"]
     for row in rows(summaries):
         name = row.experiment.name
         link = f"[{name}]({name}.md)" if name in summaries else name
         word = f"**missed** by {row.missed}" if row.missed else row.word
         lines.append(f"| {link} | {row.text} | {row.ours} | {row.cake} | {word} |")
     return "\n".join(lines) + "\n"
-
-
-def in_short(summaries: Mapping[str, Mapping[str, Any]], results: str) -> str:
-    """Table of the kinds of traffic by the goals that hold, and that do not. results: folder of the pages."""
-    all_: dict[str, list[Row]] = {}
-    for row in rows(summaries):
-        all_.setdefault(row.experiment.name, []).append(row)
-    lines = ["| traffic | held | missed |", "| --- | --- | --- |"]
-    for name, own in all_.items():
-        title = f"[{own[0].experiment.title}]({results}/{name}.md)" if name in summaries else own[0].experiment.title
-        if all(row.word == "not measured" for row in own):
-            lines.append(f"| {title} | not measured | |")
-            continue
-        held, missed = (
-            "<br>".join(f"{row.text}{_beside(row)}" for row in own if (row.word == "met") == met)
-            for met in (True, False)
-        )
-        lines.append(f"| {title} | {held} | {missed} |")
-    return "\n".join(lines) + "\n"
-
-
-def _beside(row: Row) -> str:
-    return f"; CAKE: {row.cake}" if row.cake else " (not measured)" if row.word == "not measured" else ""

@@ -2,6 +2,7 @@
 """Pages of docs/results/, from the summaries of experiments."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from accesspoint.experiments.experiment import Experiment, Measure, Point
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict import compare
+from accesspoint.experiments.verdict.claims import CITED
 from accesspoint.experiments.verdict.goals import Table, word
 
 Summary = dict[str, Any]
@@ -25,6 +27,18 @@ WORDS = (
 )
 
 
+def source(paper: str) -> str:
+    """Return where an experiment comes from: a paper by author and year, or none."""
+    for number, cited in CITED.items():
+        paper = re.sub(rf"\b(?:paper )?{number}\b", cited, paper)
+    own = paper.removeprefix("none: ")
+    return (
+        f"Not from a paper: {own}"
+        if own != paper
+        else f"[{paper.partition(',')[0]}](../papers.md){paper[len(paper.partition(',')[0]) :]}"
+    )
+
+
 def experiment_page(summary: Summary, results: Path) -> str:
     """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, pictures,
     what took part. results: the folder that the page is for, with the pictures that there are."""
@@ -32,7 +46,7 @@ def experiment_page(summary: Summary, results: Path) -> str:
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
     repeats = summary["repeats"]
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
-    lines += [f"Paper {experiment.paper}. {summary['form'].capitalize()} form: {made}.", ""]
+    lines += [f"{source(experiment.paper)}. {summary['form'].capitalize()} form: {made}.", ""]
     for measures, points in compare.apart(experiment, summary):
         lines += [*_table(experiment, summary, measures, points), ""]
     judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
@@ -59,7 +73,7 @@ def experiment_page(summary: Summary, results: Path) -> str:
     if experiment.differences:
         lines += [
             "",
-            "What is different from the paper's:" if experiment.asked_by == "the paper" else "What to keep in mind:",
+            "Differences from the paper:" if experiment.asked_by == "the paper" else "Notes:",
             "",
             *(f"- {text}" for text in experiment.differences),
         ]
@@ -130,7 +144,7 @@ def _reproduction(summary: Summary) -> list[str]:
         + (f": {seeds}." if len(points) == 1 else "; a seed for each point and repeat is in the summary."),
         "",
         *_raw(summary),
-        f"What the command makes: `{runs}/`, every sample as `samples.parquet`, commit, parameters, versions and "
+        f"Output: `{runs}/`, every sample as `samples.parquet`, commit, parameters, versions and "
         f"self-check as `run.json`. Every repeat's figures: [summary](summaries/{name}.json).",
         "",
         f"Claims: checksum `{summary['claims'][:16]}`." if summary["claims"] else "Claims: of more than one version.",

@@ -168,7 +168,7 @@ def test_without_privilege(links: Links, tmp_path: Path) -> None:
 
 
 def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
-    summary = whole(links, tmp_path, both=("--announce",))
+    summary = whole(links, tmp_path, both=("--paper",))
     assert not summary["status"]["plain"]
     assert min(carried(summary).values()) > 0.4 * SIZE
 
@@ -285,7 +285,7 @@ def test_nobody_listens(links: Links, tmp_path: Path) -> None:
     assert said.count("\n") == 1
 
 
-MAGIC = b"BATCP\r\n\x02"
+MAGIC = b"BATCP\r\n\x03"
 
 
 @contextlib.contextmanager

@@ -44,7 +44,8 @@ def pair() -> Iterator[tuple[PathHost, PathHost, list[PathLink]]]:
 
 
 def remote(host: PathHost) -> Daemon:
-    return Daemon(host, "proxy", "remote", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/8", ready="remote proxy")
+    words = ("--paper", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/8")
+    return Daemon(host, "proxy", "remote", *words, ready="remote proxy")
 
 
 def syn(host: PathHost, link: PathLink, *options: str) -> list[str]:
@@ -75,7 +76,7 @@ def test_syn_and_syn_ack_carry_six_digits(pair: tuple[PathHost, PathHost, list[P
     assert capture.stdout.readline() == "ready\n"
     server = remote(b)
     via = [word for link in links for word in ("--via", f"{link.b_ip}:7000")]
-    client = Daemon(a, "socks", *via, "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
+    client = Daemon(a, "socks", "--paper", *via, "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
     assert socks_connect(a, links[0].b_ip, 9) == 5, "the remote proxy's connect is refused"
     seen = captured(capture, 4)
     # First one interface alone, to its SYN-ACK; then the other.
@@ -102,7 +103,7 @@ def test_a_peer_that_does_not_answer_gets_plain_tcp(
     web = b.popen(sys.executable, "-u", "-m", "http.server", "8000", cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert web.stdout
     web.stdout.readline()
-    client = Daemon(a, "socks", "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
+    client = Daemon(a, "socks", "--paper", "--interface", "eth0", "--interface", "eth1", ready="SOCKS5")
     proxy = "socks5h://127.0.0.1:1080"
     got = a.run("curl", "-sS", "--proxy", proxy, f"http://{links[0].b_ip}:8000/page")
     assert got == "x" * 100_000
@@ -113,9 +114,12 @@ def test_a_peer_that_does_not_answer_gets_plain_tcp(
 def test_a_plain_client_of_a_listener_gets_plain_tcp(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
     a, b, links = pair
     server = remote(b)
-    program = "import socket, sys\nprint(socket.create_connection((sys.argv[1], 7000)).recv(1)[0])"
-    assert a.run(sys.executable, "-c", program, links[0].b_ip) == "1\n", "the remote proxy's first byte is its version"
-    assert server.counts()["answered"] == 0
+    program = (
+        "import socket, sys\ns = socket.create_connection((sys.argv[1], 7000))\n"
+        "s.sendall(b'\\2\\1' + socket.inet_aton(sys.argv[1]) + bytes([0, 9])); print(s.recv(1)[0])"
+    )
+    assert a.run(sys.executable, "-c", program, links[0].b_ip) == "5\n", "the remote proxy's connect is refused"
+    assert (server.counts()["answered"], server.counts()["plain"]) == (0, 1)
 
 
 def test_wrong_options_on_a_syn_are_ignored_and_counted(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
@@ -138,7 +142,7 @@ def test_wrong_options_on_a_syn_are_ignored_and_counted(pair: tuple[PathHost, Pa
 
 def test_wrong_options_on_a_syn_ack_are_ignored_and_counted(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
     a, b, _ = pair
-    client = Daemon(a, "socks", "--interface", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--paper", "--interface", "eth0", ready="SOCKS5")
     kinds = {**WRONG, "mismatched": [GOOD], "plain": [""]}
     ports = {kind: range(1000 * i, 1000 * i + len(kinds[kind])) for i, kind in enumerate(kinds, 3)}
     respond(a, b, [f"{port} {some}" for kind in kinds for port, some in zip(ports[kind], kinds[kind], strict=True)])
@@ -154,7 +158,7 @@ def test_a_path_that_drops_the_option_is_plain_after_one_retransmission(
     pair: tuple[PathHost, PathHost, list[PathLink]],
 ) -> None:
     a, b, _ = pair
-    client = Daemon(a, "socks", "--interface", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--paper", "--interface", "eth0", ready="SOCKS5")
     respond(a, b, ["5000 drop"])
     start = time.monotonic()
     assert socks_connect(a, NOBODY, 5000) == 0
@@ -167,15 +171,16 @@ def test_syn_cookies_make_it_plain_at_both_ends(pair: tuple[PathHost, PathHost, 
     a, b, links = pair
     b.set("net.ipv4.tcp_syncookies", 2)  # always
     server = remote(b)
-    client = Daemon(a, "socks", "--via", f"{links[0].b_ip}:7000", "--interface", "eth0", ready="SOCKS5")
+    client = Daemon(a, "socks", "--paper", "--via", f"{links[0].b_ip}:7000", "--interface", "eth0", ready="SOCKS5")
     assert socks_connect(a, links[0].b_ip, 9) == 5, "the remote proxy's connect is refused"
     assert (client.counts()["accepted"], client.counts()["plain"]) == (0, 1)
-    assert (server.counts()["answered"], server.counts()["cookies"]) == (0, 1)
+    counts = server.counts()
+    assert (counts["answered"], counts["cookies"], counts["plain"]) == (0, 1, 1)
 
 
 def test_other_connections_are_left_alone(pair: tuple[PathHost, PathHost, list[PathLink]]) -> None:
     a, b, links = pair
-    client, server = Daemon(a, "socks", ready="SOCKS5"), remote(b)
+    client, server = Daemon(a, "socks", "--paper", ready="SOCKS5"), remote(b)
     capture = a.popen(sys.executable, WIRE, "capture", "eth0", stdout=subprocess.PIPE, text=True)
     assert capture.stdout
     assert capture.stdout.readline() == "ready\n"
@@ -188,7 +193,7 @@ def test_other_connections_are_left_alone(pair: tuple[PathHost, PathHost, list[P
     a.run(sys.executable, "-c", program, links[0].b_ip)
     assert [batcp(s.options) for s in captured(capture, 2)] == [[], []]
     for daemon in (client, server):
-        assert not any(count for name, count in daemon.counts().items() if name != "pid")
+        assert not any(daemon.counts().values())
 
 
 def respond(a: PathHost, b: PathHost, rules: list[str]) -> None:

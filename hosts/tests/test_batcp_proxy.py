@@ -101,8 +101,9 @@ print(s.recv(100))
         ("127.0.0.1", "9100", [], b"127.0.0.1"),
     ):
         assert wires.a.run(sys.executable, "-c", ask, address, port, *words) == f"{answer!r}\n"
-    challenge = wires.a.run(sys.executable, "-c", ask, first.b_ip, "7000")
-    assert "\\x01" in challenge[:6], "the remote proxy itself is reached directly"
+    older = "s.connect((sys.argv[1], int(sys.argv[2])))\ns.sendall(b'BATCP\\r\\n\\1' + bytes(56))"
+    said = wires.a.run(sys.executable, "-c", ask.replace(ask.splitlines()[4], older), first.b_ip, "7000")
+    assert said.startswith("b'BATCP"), "the remote proxy itself is reached directly"
     # A stranger who finds the port is reset.
     port = wires.a.run("ss", "-Hltn", "src", "127.0.0.1", "and", "sport", "!=", "9100").split()[3].rpartition(":")[2]
     assert run_curl(wires, f"http://127.0.0.1:{port}/").startswith("curl: ")
@@ -225,6 +226,30 @@ print(len(answer), time.monotonic() - started < 2)
     assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")
 
 
+def test_hundreds_of_idle_connections_are_served(wires: Scene) -> None:
+    """As many as a host with a few browsers has."""
+    wires.remote()
+    local = wires.socks()
+    wires.serve("import socket, time; s = socket.create_server(('', 9000), backlog=512); print('up', flush=True)\n"
+                "held = []\nwhile True: held.append(s.accept())")  # fmt: skip
+    opener = """
+import socket, struct, sys
+held = []
+for _ in range(300):
+    s = socket.create_connection(("127.0.0.1", 1080))
+    s.sendall(b"\\5\\1\\0")
+    s.recv(2)
+    s.sendall(b"\\5\\1\\0\\1" + socket.inet_aton(sys.argv[1]) + struct.pack("!H", 9000))
+    if s.recv(10)[1] == 0:
+        held.append(s)
+print(len(held), flush=True)
+sys.stdin.readline()
+"""
+    program = python(wires.a, opener, wires.server)
+    assert program.stdout and program.stdout.readline() == "300\n", local.log
+    assert local.status()["connections"] == 300
+
+
 @pytest.mark.realtime
 def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
     """With 200 ms there and back a first byte takes two round trips, as by plain TCP, and not seven."""
@@ -247,21 +272,50 @@ def test_a_spare_connection_saves_the_handshakes(tmp_path: Path) -> None:
 
 
 @pytest.mark.realtime
-@pytest.mark.parametrize("who", [("--key-file",), ("--allow", "0.0.0.0/0")])
-def test_strangers_keep_nobody_out(wires: Scene, who: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("keyed", "paper"), [(True, ()), (True, ("--paper",)), (False, ("--paper",))])
+def test_strangers_keep_nobody_out(wires: Scene, keyed: bool, paper: tuple[str, ...]) -> None:
+    """At a remote proxy with a key, in either negotiation, and at an open one, which takes plain TCP."""
     expected = web(wires)
-    words = (*who, wires.directory / "key") if who == ("--key-file",) else who
-    remote = Daemon(wires.b, *REMOTE, *words, "--connections", "8", ready="remote proxy")
-    key = words if who == ("--key-file",) else ()
-    Daemon(wires.a, "socks", *wires.via, *key, ready="SOCKS5")
+    key = ("--key-file", wires.directory / "key") if keyed else ()
+    allow = () if keyed else ("--allow", "0.0.0.0/0")
+    remote = Daemon(wires.b, *REMOTE, *key, *allow, *paper, "--connections", "8", ready="remote proxy")
+    Daemon(wires.a, "socks", *wires.via, *key, *paper, ready="SOCKS5")
     strangers = python(wires.b, STRANGERS, wires.links[0].b_ip, "7000", "600")
     assert strangers.stdout
     assert strangers.stdout.readline() == "up\n"
     started = time.monotonic()
     assert fetched(wires, "--proxy", "socks5h://127.0.0.1:1080") == expected
     assert time.monotonic() - started < 5, "not after the strangers' patience"
-    remote.await_line("it had to make room for others")
+    if paper:
+        remote.await_line("is refused" if keyed else "it was evicted for others")
     assert remote.process.poll() is None
+
+
+def test_status_has_figures_of_each_path(slow: Scene) -> None:
+    expected = web(slow)
+    remote, local = slow.remote(), slow.socks()
+    assert fetched(slow, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    run_curl(slow, "--proxy", "socks5h://127.0.0.1:1080", "http://127.0.0.1:1/")
+    for daemon, direction in ((local, "bytes_received"), (remote, "bytes_sent")):
+        status = daemon.status()
+        paths = status["paths"]
+        assert (status["connections"], status["served"], status["failed"]) == (0, 1, 1)
+        assert sum(path[direction] for path in paths) >= SIZE and len(paths) == 2
+        assert sum(path["share"] for path in paths) == pytest.approx(1)
+        assert all(path["share"] > 0.1 and 10 < path["rtt_ms"] < 500 and path["lost"] == 0 for path in paths)
+    assert [path["path"] for path in local.status()["paths"]] == ["eth0", "eth1"]
+    assert remote.status()["arrivals"]["refused"] == remote.status()["arrivals"]["downgraded"] == 0
+    assert all(path["tcp_bytes_sent"] > SIZE / 10 for path in remote.status()["paths"])
+    table = slow.a.run(HOSTS, "batcp", "status")
+    assert "socks" in table and "eth1" in table and "remote" not in table, "it is in another namespace"
+    text = slow.a.run(HOSTS, "batcp", "status", "--as", "prometheus")
+    labels = f'proxy="socks",pid="{local.process.pid}",path="eth1"'
+    found = re.search(rf"^batcp_path_received_bytes_total{{{labels}}} (\d+)$", text, re.M)
+    assert found and int(found[1]) > SIZE / 10
+    other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert slow.a.run(*other, HOSTS, "batcp", "status", "--json", check=False) == "", "another user is told nothing"
+    local.kill()
+    assert slow.a.run(HOSTS, "batcp", "status", "--json") == ""
 
 
 def test_socks_users(wires: Scene) -> None:
@@ -280,15 +334,18 @@ def test_socks_users(wires: Scene) -> None:
 @pytest.mark.parametrize(
     ("words", "mend"),
     [
-        (["socks", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
+        (["socks", "--via", "127.0.0.1:1", "--listen", "0.0.0.0:1080"], "give --credentials, or listen on 127.0.0.1"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000"], "give --key-file or --allow"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "SHORT"], "at least 16 are needed"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "OPEN"], "chmod 600"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--key-file", "NONE"], "No such file"),
-        (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8", "--in-band"], "listen on 203.0"),
+        (["proxy", "remote", "--listen", "203.0.113.1:7000", "--allow", "10.0.0.0/8"], "listen on 203.0"),
         (["proxy", "remote", "--listen", "0.0.0.0:7000", "--allow", "10.0.0.0/33"], "10.0.0.0/8"),
         (["proxy", "local", "--via", "127.0.0.1:1", "--cgroup", "/no/such"], "no/such"),
-        (["socks", "--credentials", "SHORT"], "NAME:PASSWORD"),
+        (["socks", "--via", "127.0.0.1:1", "--credentials", "SHORT"], "NAME:PASSWORD"),
+        (["socks"], "--via <HOST:PORT>"),
+        (["socks", "--via", "0.0.0.0:7000"], "0.0.0.0:7000 is an address to listen on"),
+        (["proxy", "local", "--via", "no-such-name.invalid:7000"], "write HOST:PORT"),
     ],
 )
 def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend: str) -> None:
@@ -301,33 +358,40 @@ def test_bad_input_is_named_with_the_mend(tmp_path: Path, words: list[str], mend
     assert "panicked" not in done.stderr
 
 
-def test_the_commands_of_its_page(wires: Scene) -> None:
+@pytest.mark.parametrize(
+    ("page", "remote", "local", "ready"),
+    [
+        ("batcp-proxy.md", "remote", "local", ["catching", "SOCKS5"]),
+        ("two-uplinks.md", "server", "client", ["catching"]),
+    ],
+)
+def test_the_commands_of_its_page(wires: Scene, page: str, remote: str, local: str, ready: list[str]) -> None:
     expected = web(wires)
-    page = (ROOT / "docs/hosts/batcp-proxy.md").read_text()
+    text = (ROOT / "docs/hosts" / page).read_text()
     for address, link in zip(("192.0.2.1", "198.51.100.1"), wires.links, strict=True):
-        page = page.replace(address, link.b_ip)
-    for host, which, said in ((wires.b, "remote", ["remote proxy"]), (wires.a, "local", ["catching", "SOCKS5"])):
-        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", page, re.M | re.S)
+        text = text.replace(address, link.b_ip)
+    for host, which, said in ((wires.b, remote, ["remote proxy"]), (wires.a, local, ready)):
+        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", text, re.M | re.S)
         assert block
-        for command, ready in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
+        for command, line in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
             _, batcp, *words = command.replace("proxy.key", str(wires.directory / "key")).split()
             assert batcp == "batcp"
             private = ("--private",) if "local" in words else ()  # all addresses of a lab are
-            Daemon(host, *words, *private, ready=ready)
-    for words in ((), ("--proxy", "socks5h://127.0.0.1:1080")):
+            Daemon(host, *words, *private, ready=line)
+    for words in ((), ("--proxy", "socks5h://127.0.0.1:1080"))[: len(ready)]:
         assert fetched(wires, *words) == expected
 
 
-def test_without_privileges_socks_works_in_band(wires: Scene) -> None:
+def test_socks_and_remote_without_privileges_carry(wires: Scene) -> None:
     expected = web(wires)
     bare = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--", HOSTS, "batcp")
     key = ("--key-file", wires.directory / "key")
-    for words in (("socks",), ("proxy", "local", "--in-band", "--via", "192.0.2.1:7000")):
+    for words in (("socks", "--paper"), ("proxy", "local", "--via", "192.0.2.1:7000")):
         refused = wires.a.popen(*bare, *words, stderr=subprocess.PIPE, text=True)
         assert "needs root" in refused.communicate(timeout=20)[1]
         assert refused.returncode == 2
-    remote = wires.b.popen(*bare, *REMOTE, *key, "--in-band", stderr=subprocess.PIPE, text=True)
-    local = wires.a.popen(*bare, "socks", *wires.via, *key, "--in-band", stderr=subprocess.PIPE, text=True)
+    remote = wires.b.popen(*bare, *REMOTE, *key, stderr=subprocess.PIPE, text=True)
+    local = wires.a.popen(*bare, "socks", *wires.via, *key, stderr=subprocess.PIPE, text=True)
     for process in (remote, local):
         assert process.stderr
         assert " on " in process.stderr.readline()

@@ -130,7 +130,7 @@ def test_a_killed_proxy_breaks_plain_streams_too(slow: Scene) -> None:
     slow.a.ip("route", "add", slow.server, "via", slow.links[0].b_ip)
     slow.b.set("net.ipv4.ip_forward", 1)
     slow.c.ip("route", "add", "default", "via", slow.behind.a_ip)
-    socks = Daemon(slow.a, "socks", "--interface", slow.links[0].a_if, ready="SOCKS5")
+    socks = Daemon(slow.a, "socks", "--paper", "--interface", slow.links[0].a_if, ready="SOCKS5")
     program = """
 import socket, struct, sys
 s = socket.create_connection(("127.0.0.1", 1080))

@@ -188,7 +188,7 @@ def test_without_privilege_it_announces_and_counts(tmp_path: Path) -> None:
         weak.connect("--pause", "0.02").go()
         assert eventually(lambda: cell.terminals[0].status()["sending"] == 1)
         daemon.terminate()
-        assert "announcing and counting go on" in daemon.communicate(timeout=5)[1]
+        assert "announcing and counting continue" in daemon.communicate(timeout=5)[1]
         assert daemon.returncode == 0
 
 

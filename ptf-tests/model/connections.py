@@ -351,7 +351,7 @@ class Run:
         """A frame has left the access point: its target answers."""
         sent, came, made, end = self.sent.get(number_of(frame), (None, b"", None, 0))
         if sent is None or sent.ours is not None or frame != came or port != sent.port:
-            raise Corruption(f"frame at port {port} is none that came: {frame.hex()}")
+            raise Corruption(f"frame at port {port} never arrived: {frame.hex()}")
         sent.ours = at
         if made and not made.ended and sent.segment:
             segment, number = sent.segment, sent.number

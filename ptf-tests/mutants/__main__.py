@@ -3,7 +3,7 @@
 
 Each is loaded on apswitch, and the model is asked (tests/test_model.py), but not of the ACK filter: it decides each
 packet alone. killers.toml names the test for those that the model cannot find, and for those that no test can find, the
-reason. What is found otherwise than it says, or not at all, is an error; `--renew` looks for killers of what is new.
+reason. A different finding, or none, is an error; `--renew` searches killers of new mutants.
 
 Exit code: 0 all as killers.toml says, 1 not, 2 it could not be tried.
 """
@@ -134,7 +134,7 @@ def tests_of(module: str) -> Iterator[str]:
 
 
 def work(number: int, tasks: Any, answers: Any, killers: dict[str, str], renew: bool) -> None:
-    """Try mutants until there are none: (mutant, what killed it)."""
+    """Try all mutants: (mutant, what killed it)."""
     code = 1
     try:
         switch = MutantSwitch(f"switch{number}")

@@ -199,7 +199,7 @@ def test_wildcards_prefixes_and_types_of_data(switch: Switch) -> None:
 
 def test_errors_have_gnmi_s_codes(switch: Switch) -> None:
     for path, code, text in (
-        ("/interfaces/interface[name=nowhere]/state", grpc.StatusCode.NOT_FOUND, "there is none"),
+        ("/interfaces/interface[name=nowhere]/state", grpc.StatusCode.NOT_FOUND, "does not exist"),
         ("/interfaces/subinterfaces", grpc.StatusCode.UNIMPLEMENTED, "no such node"),
         ("/interfaces/interface[id=1]", grpc.StatusCode.INVALID_ARGUMENT, "id is no key"),
     ):
@@ -229,7 +229,7 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
         (f"{shaper}/pir", 1, missing, "no such node"),
         (f"{shaper}/cir", {"a": 1}, invalid, "is not a whole number"),
         (f"{input_of_1}/weight", 0, invalid, "weight 0 is not from 1"),
-        (f"{input_of_1}/queue", "8", invalid, "none of 0 to 7"),
+        (f"{input_of_1}/queue", "8", invalid, "not within 0 to 7"),
         (f"{input_of_1}/queue", "0", invalid, "an input already"),
         (f"{input_of_1}/id", "5", invalid, "5 is not the key 1"),
         (f"{policy}/schedulers/scheduler[sequence=9]/config/priority", "STRICT", invalid, "needs one input"),
@@ -241,7 +241,7 @@ def test_a_set_is_all_or_nothing(switch: Switch) -> None:
         ),
         (BINDING.format(switch.left), "nobody's", invalid, "no scheduler-policy nobody's"),
         (BINDING.format("nowhere"), switch.right, missing, "no interface nowhere"),
-        (f"{interface}/config/mtu", 9000, missing, "there is none"),
+        (f"{interface}/config/mtu", 9000, missing, "does not exist"),
         (f"{interface}/config/name", "other", invalid, "other is not the key"),
         (f"{interface}/config", {"type": "iana-if-type:other"}, invalid, "is not ethernetCsmacd"),
         (f"{interface}/state/oper-status", "UP", invalid, "state is not for setting"),
@@ -322,7 +322,7 @@ def test_policies_are_made_bound_replaced_and_deleted(switch: Switch) -> None:
     switch.set(replace={"/qos": config})
     assert switch.get("/qos", "JSON_IETF", "CONFIG").popitem()[1] == config
     switch.set(delete=["/qos/interfaces/interface[interface-id=*]/output/scheduler-policy", "/qos/scheduler-policies"])
-    refused(grpc.StatusCode.NOT_FOUND, "there is none", lambda: switch.get("/qos/scheduler-policies"))
+    refused(grpc.StatusCode.NOT_FOUND, "does not exist", lambda: switch.get("/qos/scheduler-policies"))
     switch.set(delete=[policy])  # what is not there may be deleted
 
 
@@ -453,7 +453,7 @@ def test_subscriptions_that_cannot_be_served(switch: Switch) -> None:
 
     async def streams(_: GNMIClient) -> None:
         for code, text, mode, subscriptions in (
-            (invalid, "sample_interval: at least 10ms", "STREAM", [(path, {"mode": "SAMPLE", "sample_interval": 1})]),
+            (invalid, "sample_interval: at least 10 ms", "STREAM", [(path, {"mode": "SAMPLE", "sample_interval": 1})]),
             (invalid, "TARGET_DEFINED has no sample_interval", "STREAM", [(path, {"sample_interval": SECOND})]),
             (invalid, "heartbeat_interval: at least", "STREAM", [(path, {"heartbeat_interval": 1})]),
             (grpc.StatusCode.UNIMPLEMENTED, "no such node", "ONCE", [("/system", {})]),

@@ -81,7 +81,7 @@ def test_update_with_impossible_values_is_refused(client: Client) -> None:
         ("INSERT", group(3, p4r.Replica(port=b"\1", instance=1 << 16)), INVALID),
         ("INSERT", group(3, p4r.Replica(port=b"\1", backup_replicas=[p4r.BackupReplica(port=binary(512))])), INVALID),
         ("INSERT", session(3, packet_length_bytes=-1), INVALID),
-        ("INSERT", session(3, class_of_service=1), UNIMPLEMENTED),
+        ("INSERT", session(3, class_of_service=8), INVALID),
         ("INSERT", p4r.DigestEntry(digest_id=digest), INVALID),
         ("INSERT", p4r.DigestEntry(digest_id=digest, config={"max_list_size": -1}), INVALID),
     ]

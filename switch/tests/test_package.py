@@ -118,7 +118,10 @@ def test_cargo_installs_it(tmp_path: Path) -> None:
         ROOT / "switch/cli",
         "--bin",
         "apswitch",
+        "--bin",
+        "simple_switch_grpc",
     ]
     subprocess.run([*command, "--root", tmp_path], check=True)
-    installed = subprocess.run([tmp_path / "bin/apswitch", "--version"], capture_output=True, text=True, check=True)
-    assert installed.stdout == said("--version")
+    for name in ("apswitch", "simple_switch_grpc"):
+        installed = subprocess.run([tmp_path / "bin" / name, "--version"], capture_output=True, text=True, check=True)
+        assert installed.stdout == said("--version")

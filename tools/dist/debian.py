@@ -37,8 +37,9 @@ def build(out: Path, version: str, programs: Mapping[str, Path]) -> None:
 
 
 def switch(to: Path, version: str, programs: Mapping[str, Path]) -> None:
-    """The switch, its manual pages, and what shells complete."""
+    """The switch, also under BMv2's name, its manual pages, and what shells complete."""
     program = put(to / "usr/bin/apswitch", programs["apswitch"].read_bytes(), 0o755)
+    link(to / "usr/bin/simple_switch_grpc", "apswitch")
     for page in ("", "explain", "completions", "man"):
         name = f"apswitch-{page}" if page else "apswitch"
         put_packed(to / f"usr/share/man/man1/{name}.1.gz", said(program, "man", *([page] if page else [])))
@@ -51,7 +52,7 @@ def switch(to: Path, version: str, programs: Mapping[str, Path]) -> None:
 
 
 def hosts(to: Path, version: str, programs: Mapping[str, Path]) -> None:
-    """The end hosts' program, BATCP by itself, and the unit of its tunnel."""
+    """The end hosts' program, and BATCP by itself."""
     program = put(to / "usr/bin/hosts", programs["hosts"].read_bytes(), 0o755)
     put_packed(to / "usr/share/man/man1/hosts.1.gz", manual(program, "hosts", version, 1))
     for command in ("cc", "cwnd", "batcp", "probe-buffer", "sessions"):
@@ -59,8 +60,6 @@ def hosts(to: Path, version: str, programs: Mapping[str, Path]) -> None:
         put_packed(to / f"usr/share/man/man1/hosts-{command}.1.gz", page)
     alone = put(to / "usr/bin/batcp", programs["batcp"].read_bytes(), 0o755)
     put_packed(to / "usr/share/man/man1/batcp.1.gz", manual(alone, "batcp", version, 1))
-    unit = (ROOT / "hosts/batcp/batcp-tunnel@.service").read_text()
-    put(to / "usr/lib/systemd/system/batcp-tunnel@.service", unit.replace("/usr/local/bin/", "/usr/bin/"))
 
 
 def controller(to: Path, version: str, programs: Mapping[str, Path]) -> None:

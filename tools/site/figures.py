@@ -1,47 +1,43 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the figures of docs/results/peers.md, docs/index.md and README.md over from the results that are kept:
+"""Renew docs/results/peers.md and the figures of docs/index.md and README.md from the stored results:
 `.venv/bin/python tools/site/figures.py`."""
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict import overview
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results"
 TESTBED = RESULTS / "peers-testbed.md"
-ARMS = {"fifo": "a plain FIFO", "cake-ack-filter": "CAKE with its ACK filter", "ours": "this access point"}
-COLUMNS = (("download beside the upload", "Mb/s"), ("upload", "Mb/s"), ("ping beside both, mean", "ms"))
+ARMS = {"fifo": "FIFO", "cake-ack-filter": "CAKE with `ack-filter`", "ours": "**this access point**"}
+MEASURES = ("download_during", "upload_during", "ping_mean")
 BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
 
 
 def headline() -> str:
-    """The testbed's table, in short."""
+    """Return the table of the first pages: download, upload and ping of three arms of peers-testbed."""
     # The figure of each cell, without its interval.
     table = [line.strip("|\n").split("|") for line in TESTBED.open() if line.startswith("|")]
     rows = [[cell.strip().partition("<br>")[0] for cell in row] for row in table]
-    columns = [rows[0].index(f"{name} ({unit})") for name, unit in COLUMNS]
-    lines = ["| behind | download | upload | ping, mean |", "| --- | ---: | ---: | ---: |"]
+    known = {measure.name: measure for measure in registry.find(TESTBED.stem).measures}
+    columns = [(rows[0].index(f"{known[name].text} ({known[name].unit})"), known[name].unit) for name in MEASURES]
+    lines = ["| | Download | Upload | Ping (mean) |", "| --- | ---: | ---: | ---: |"]
     for arm, words in ARMS.items():
         row = next(row for row in rows if row[0].startswith(f"**{arm}**"))
-        cells = [f"{row[column]} {unit}" for column, (_, unit) in zip(columns, COLUMNS, strict=True)]
+        cells = [f"{row[column]} {unit}" for column, unit in columns]
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def protected() -> str:
-    """Summary of the traffic that is protected compared with CAKE, and of that which is not."""
-    return overview.in_short(overview.kept(RESULTS), "docs/results")
-
-
-PAGES: Mapping[Path, Callable[[], str]] = {ROOT / "docs/index.md": headline, ROOT / "README.md": protected}
+PAGES = (ROOT / "docs/index.md", ROOT / "README.md")
 
 
 def made(page: Path) -> str:
-    """The page with its figures as they are now."""
-    text, blocks = BLOCK.subn(lambda match: match[1] + PAGES[page]() + match[2], page.read_text())
+    """Return the page with the current figures."""
+    text, blocks = BLOCK.subn(lambda match: match[1] + headline() + match[2], page.read_text())
     assert blocks == 1, f"{page} has {blocks} places for figures"
     return text
 

@@ -29,7 +29,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """`folder/*` in the navigation: every page of the folder, by its own title."""
+    """Expand `folder/part*` in the navigation to every such page, by its own title."""
     config.nav = expanded(config.nav or [])
     return config
 
@@ -37,7 +37,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def expanded(nav: list[Any]) -> list[Any]:
     found: list[Any] = []
     for entry in nav:
-        if isinstance(entry, str) and entry.endswith("/*"):
+        if isinstance(entry, str) and "*" in entry:
             pages = sorted((ROOT / "docs").glob(f"{entry}.md"))
             found += [
                 {title(page): page.relative_to(ROOT / "docs").as_posix()} for page in pages if page.stem != "README"
@@ -54,6 +54,13 @@ def title(page: Path) -> str:
     return page.read_text().partition("\n")[0].lstrip("# ")
 
 
+def description(markdown: str) -> str:
+    """First sentence below the heading, without marks: search engines show it."""
+    opening = markdown.partition("\n")[2].strip().partition("\n\n")[0]
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", " ".join(opening.split()))
+    return re.split(r"(?<=[.?:]) ", text)[0].rstrip(":")
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in reference.pages().items():
         files.append(File.generated(config, path, content=text))
@@ -65,6 +72,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links as they are on the site."""
+    page.meta.setdefault("description", description(markdown))
     here = page.file.src_uri
     sources = {path: source for source, path in PROJECT.items() if path != "index.md"}
     # Where the page is in the checkout, as seen from its root.

@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import importlib
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import finsy
 import typer
 
 ROOT = Path(__file__).resolve().parents[2]
+APSWITCH = ROOT / "target/release/apswitch"
 METHODS = ("get", "post", "put", "patch", "delete")
 MATCHES = {2: "exact", 3: "LPM", 4: "ternary", 5: "range", 6: "optional"}  # p4.config.v1.MatchField.MatchType
 CLASSES = (
@@ -61,9 +63,9 @@ def rest() -> str:
     document: dict[str, Any] = asyncio.run(tool.document())
     text = [
         "# REST",
-        "For those who write a client of their own. This page is made from the controller's OpenAPI document, which "
-        "the controller serves itself at `/openapi.json`; [the guide](../controller/api.md) tells how paging, ETags "
-        "and streams work.",
+        "The REST API, operation by operation, generated from the controller's OpenAPI document, which "
+        "the controller serves itself at `/openapi.json`; [the guide](../controller/api.md) explains paging, ETags "
+        "and streams.",
     ]
     for path, operations in document["paths"].items():
         for method in (method for method in METHODS if method in operations):
@@ -102,7 +104,7 @@ def commands() -> str:
 
     text = [
         "# Commands",
-        "For those who know what they want to do and look for an option. This page is made from the programs; each of "
+        "Options of every program, generated from the programs; each of "
         "them prints the same with `--help`. [apctl's guide](../controller/apctl.md) has examples.",
     ]
     service = typer.Typer()
@@ -117,7 +119,16 @@ def commands() -> str:
         (experiments, "python -m accesspoint.experiments"),
     ):
         text += [f"## `{prog}`", "```text\n" + usage(parse) + "\n```"]
+    for words in ((), ("explain",)):
+        text += [f"## `{' '.join(('apswitch', *words))}`", f"```text\n{own_help(APSWITCH, *words)}\n```"]
     return joined(text)
+
+
+def own_help(program: Path, *words: str) -> str:
+    """Return the output of --help of a program that is built, or the command that builds it."""
+    if not program.exists():
+        return f"{program.name} is not built: make switch"
+    return subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def typed(name: str, command: Any, level: int) -> list[str]:
@@ -126,7 +137,7 @@ def typed(name: str, command: Any, level: int) -> list[str]:
     for one in command.params:
         names = f"`{one.name}`" if one.param_type_name == "argument" else f"`{', '.join(one.opts)}`"
         rows.append((names, "needed" if one.required else "", getattr(one, "help", "") or ""))
-    text += [table(("", "", "what it is"), rows)] if rows else []
+    text += [table(("", "", "description"), rows)] if rows else []
     for own, child in getattr(command, "commands", {}).items():
         text += typed(f"{name} {own}", child, min(level + 1, 4))
     return text
@@ -159,9 +170,8 @@ def p4() -> str:
     schema = finsy.P4Schema(ROOT / "p4src/compiled/ap.p4info.txtpb")
     text = [
         "# The P4 program",
-        "For those who speak P4Runtime to the switch. This page is made from `p4src/compiled/ap.p4info.txtpb`; "
-        "[Names](../naming.md) says what the objects are for, [Architecture](../architecture.md) in which order a "
-        "packet meets them.",
+        "P4Runtime objects of the program, generated from `p4src/compiled/ap.p4info.txtpb`; "
+        "[the glossary](../naming.md) describes them, [architecture](../architecture.md) has their order.",
         "## Tables",
     ]
     for one in sorted(schema.tables, key=lambda one: one.id):
@@ -190,7 +200,7 @@ def p4() -> str:
 def python() -> str:
     text = [
         "# Python",
-        "For those who write scripts, experiments or clients. This page is made from the library's own words; "
+        "Classes and functions of the library, generated from its docstrings; "
         "[the guide](../library.md) begins with an example. Everything is imported from `accesspoint`.",
     ]
     for public, path, more in CLASSES:

@@ -66,7 +66,7 @@ def parse(text: str) -> Trace:
             raise TraceError(f"line {number}: {word} is earlier than {times[-1]} in the line before")
         times.append(int(word))
     if not times:
-        raise TraceError("line 1: there is none: give a time in ms on each line")
+        raise TraceError("the trace is empty: give a time in ms on each line")
     if times[-1] == 0:
         raise TraceError(f"line {len(times)}: the last time is 0, so the trace could never start again")
     return Trace(tuple(times))

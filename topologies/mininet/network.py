@@ -161,7 +161,7 @@ class Lab:
 
     def walk(self, way: float) -> None:
         """Puts the first station on the way from the first access point (0) to the last (1). Raises LabError."""
-        raise LabError("nobody walks on wires: give LAB=mininet-wifi")
+        raise LabError("stations walk on radios only: give LAB=mininet-wifi")
 
     def associations(self) -> dict[str, str]:
         """Station -> the access point that it is behind; an empty string for none."""

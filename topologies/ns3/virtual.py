@@ -59,7 +59,7 @@ def load() -> ctypes.CDLL:
     handle = linker.dlopen(str(path).encode(), os.RTLD_LAZY)
     if not handle:
         error = linker.dlerror().decode()
-        raise LabError(f"{path} cannot be loaded: {error}; remove it, and `make ns3` makes it anew")
+        raise LabError(f"{path} cannot be loaded: {error}; remove it, and `make ns3` makes it again")
     library = ctypes.CDLL(str(path), handle=handle)
     library.ap_now.restype = ctypes.c_uint64
     pointer, size, u64 = ctypes.POINTER(Bytes), ctypes.c_size_t, ctypes.c_uint64

@@ -10,19 +10,22 @@ import pytest
 from accesspoint.topologies.requirements import ROOT
 from accesspoint.topologies.tests.conftest import Start
 
-PAGE = (ROOT / "docs/running.md").read_text()
+TUTORIAL = "docs/tutorial.md"
 
 
-def block(first_line: str) -> list[str]:
+def block(first_line: str, page: str = "docs/running.md") -> list[str]:
     """The commands of the block that starts with this line."""
-    match = re.search(rf"^```sh\n{first_line}\n(.*?)^```", PAGE, re.M | re.S)
+    match = re.search(rf"^```sh\n{first_line}\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
     assert match
     return match[1].splitlines()
 
 
 @pytest.mark.usefixtures("privileged")
 def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
-    inside = [f"{command} ; echo ended with $?" for command in block("# in the lab")]
+    inside = [
+        f"{command}{'' if command.endswith('&') else ' ;'} echo ended with $?"
+        for command in (*block("# in the lab"), *block("# in the lab", TUTORIAL))
+    ]
     commands = ["py net.lab.rest_url", "py net.lab.rest_token", *inside, "sta1 sleep 1000"]
     process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
     assert process.stdout

@@ -127,7 +127,7 @@ def test_bad_effects_are_named(name: str, rate: float, own: dict[str, float], me
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: there is none: give a time in ms on each line"),
+        ("", "the trace is empty: give a time in ms on each line"),
         ("0\n0\n", "line 2: the last time is 0"),
         ("1\n3\n2\n", "line 3: 2 is earlier than 3 in the line before"),
         ("1\n\n2\n", "line 2: `` is not a time in whole ms"),

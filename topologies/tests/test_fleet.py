@@ -112,7 +112,7 @@ def test_a_killed_engine_stops_no_tick(fleet: Fleet) -> None:
     kill(engine)
     try:
         fleet.looking(lambda: of(fleet, "ap2")["state"] == "connecting", "the service says that it hears nothing")
-        assert "nothing was heard of its agent" in of(fleet, "ap2")["problem"]
+        assert "no message from its agent" in of(fleet, "ap2")["problem"]
         # A change that is confirmed while the engine is away is kept, and sent to the agents afterwards.
         answer = fleet.ask("PATCH", "/access-points/ap2/class-weights", json={"downlink": 13})
         assert answer.status_code == 200, answer.text

@@ -134,6 +134,7 @@ def program(directory: Path, version: str, usage: str) -> str:
     ("version", "usage", "message"),
     [
         ("1.14.0-0123abcd", "--cpu-port", "simple_switch_grpc 1.14.0-0123abcd has no option --priority-queues"),
+        ("apswitch 0.3.0", "--priority-queues", "{}/simple_switch_grpc is apswitch's: put BMv2's before it on PATH"),
         ("hello", "--priority-queues", "{}/simple_switch_grpc --version says 'hello', which is no version"),
     ],
 )
@@ -169,4 +170,6 @@ def test_a_missing_target_is_named(start: Start, module: str, target: str, messa
 def test_targets_are_listed(start: Start) -> None:
     process = start("-m", "accesspoint.topologies.targets", PATH=SYSTEM_PATH)
     output, _ = process.communicate(timeout=30)
-    assert re.match(r"target apswitch: \d+\.\d+\.\d+\ntarget bmv2: not used: simple_switch_grpc is missing", output)
+    assert re.match(
+        r"target apswitch: \d+\.\d+\.\d+\ntarget bmv2: not available: simple_switch_grpc is missing", output
+    )

@@ -43,7 +43,7 @@ def check(wmediumd: bool = False, wpa2: bool = False) -> bool:
     versions()
     own_kernel = not has_radios()
     if own_kernel and kernel.inside():
-        raise LabError(f"the user-mode kernel has no {MODULE}: build it anew with `make wifi-kernel`")
+        raise LabError(f"the user-mode kernel has no {MODULE}: build it again with `make wifi-kernel`")
     if own_kernel and not kernel.with_radios().is_there():
         raise LabError(
             f"the kernel module {MODULE} is missing: Linux {platform.release()} has none; "
@@ -79,7 +79,7 @@ def main() -> int:
     try:
         own_kernel = check()
     except LabError as error:
-        print(f"{NAME}: none here: {error}")
+        print(f"{NAME}: not available: {error}")
         return 2
     where = f"in {kernel.with_radios().program}" if own_kernel else f"on Linux {platform.release()}"
     print(f"{NAME}: {', '.join(f'{name} {version}' for name, version in versions().items())}, {where}")

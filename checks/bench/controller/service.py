@@ -38,7 +38,7 @@ NOW = 1_790_000_400
 GOALS = {"api_ms_p99": 50.0, "ticks_beside_api_of_without": 1.5, "history_gb_a_day": 1.0, "chart_ms": 200.0}
 TEXTS = {
     "api_ms_p99": f"an answer at {REQUESTS_PER_SECOND} requests/s, 99th percentile, ms",
-    "ticks_beside_api_of_without": "99th percentile of a tick beside that, of the one without",
+    "ticks_beside_api_of_without": "99th percentile of a tick during API load, over that without",
     "history_gb_a_day": f"history of {ACCESS_POINTS} access points after a day, GB",
     "chart_ms": "an hour of one access point, read for a chart, ms",
 }

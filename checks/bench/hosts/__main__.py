@@ -2,7 +2,7 @@
 """`python -m accesspoint.checks.bench.hosts [NAME ...]`: measure what the hosts' transports cost and reach, into
 tables and out/bench/.
 
-Every NAME is a module beside this one with `measure(step: Step) -> Measured`.
+Every NAME is a module of this package with `measure(step: Step) -> Measured`.
 """
 
 import argparse

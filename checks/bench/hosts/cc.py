@@ -102,7 +102,7 @@ def measure(step: Step) -> Measured:
     if lacks := uml_lacks():
         step(lacks)
     else:
-        step("beside the kernel's own under user-mode-linux")
+        step("next to the kernel's own under user-mode-linux")
         agreed, compared = agreement()
         found += agreed
         raw["kernels_own"] = compared

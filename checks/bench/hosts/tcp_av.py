@@ -41,7 +41,7 @@ class Cell:
     @property
     def text(self) -> str:
         ecn = "ECN" if self.ecn else "no ECN"
-        return f"{self.target} Mbit/s beside {self.rivals}, {self.buffer} packets, {self.loss:.1%} lost, {ecn}"
+        return f"{self.target} Mbit/s against {self.rivals}, {self.buffer} packets, {self.loss:.1%} lost, {ecn}"
 
 
 CELLS = [Cell(*values) for values in itertools.product(TARGETS, RIVALS, BUFFERS, LOSSES, (False, True))]

@@ -2,7 +2,7 @@
 """`python -m accesspoint.checks.bench.switch`: measure, print each row as it comes, keep all of them in
 out/bench/summary.json.
 
-Every speed is a ratio to something measured in the same run on the same machine; the goals stand beside it.
+Every speed is a ratio to something measured in the same run on the same machine; the goals are next to it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def switch_rows(measured: list[Target]) -> list[Row]:
             )
         )
     if beside := by_name.get("beside"):
-        text = "packet rate, times that of the build beside it"
+        text = "packet rate, times that of the other build"
         other = statistics.median(beside.latency_p50)
         rows += [
             Row("switch_of_beside", f"{text}, 60 bytes", switch.peak() / beside.peak()),
@@ -107,7 +107,7 @@ def memory(step: Step, beside: Path | None) -> Measured:
     rows = [Row("memory_mb", text, own, 200, at_least=False)]
     if beside:
         other = memory_bytes(MANY_FLOWS, beside) / 1e6
-        rows.append(Row("memory_mb_of_beside", "that memory, times that of the build beside it", own / other))
+        rows.append(Row("memory_mb_of_beside", "that memory, times that of the other build", own / other))
     return Measured(rows)
 
 
@@ -119,7 +119,7 @@ def program_alone(step: Step, _beside: Path | None) -> Measured:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that are measured together. rows: their names; of a build beside it there are more."""
+    """Rows that are measured together. rows: their names; of another build there are more."""
 
     rows: tuple[str, ...]
     measure: Callable[[Step, Path | None], Measured]

@@ -63,13 +63,13 @@ def lost_beside(where: VethBench, frames: Path, rate: float) -> tuple[float, flo
             said, _ = writer.communicate(timeout=STOP_SECONDS)
     except subprocess.TimeoutExpired:
         raise LabError(
-            f"what writes beside the packets has not ended within {STOP_SECONDS} s: the switch does not "
+            f"the writer has not ended within {STOP_SECONDS} s: the switch does not "
             "answer, or other work leaves it no time; run the benchmark again, with nothing else on the machine"
         ) from None
     finally:
         stop_process(writer)
     if writer.returncode:
-        raise LabError("what writes beside the packets has failed: what it said stands above")
+        raise LabError("the writer has failed: its output is above")
     return part, float(said)
 
 
@@ -96,11 +96,11 @@ def measure(step: Step) -> Measured:
     with tempfile.TemporaryDirectory() as scratch, VethBench() as where:
         frames = Path(scratch) / "frames.pcap"
         write_frames(frames, FLOWS, FRAME_BYTES[0])
-        step("packets beside writes: the peak")
+        step("packets during writes: the peak")
         with running(where, switch, FLOWS, core=None):
             _, peak = find_peak(where, frames, offer(where, frames, 0, 1.0)[0])
             for load in LOADS:
-                step(f"packets beside writes: {load:g} of the peak")
+                step(f"packets during writes: {load:g} of the peak")
                 one = Trials()
                 try:
                     for _ in range(TRIALS):
@@ -110,7 +110,7 @@ def measure(step: Step) -> Measured:
                         one.writes.append(number)
                 except NotOfferedError as error:
                     missing[load] = str(error)
-                    step(f"packets beside writes: {load:g} of the peak: {error}")
+                    step(f"packets during writes: {load:g} of the peak: {error}")
                     continue
                 trials[load] = one
                 if any(other.full() for other in trials.values()) and statistics.median(one.beside) <= LOSS:
@@ -133,12 +133,12 @@ def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
     at_full = trials[full]
     without = f"; {', '.join(f'{load:g}' for load in missing)} could not be offered" if missing else ""
     text = (
-        f"packets lost at full rate, {full:g} of the peak, beside {statistics.median(at_full.writes):,.0f} writes/s "
+        f"packets lost at full rate, {full:g} of the peak, during {statistics.median(at_full.writes):,.0f} writes/s "
         f"(worst of {TRIALS} trials {max(at_full.beside):.4f}, alone {max(at_full.alone):.4f}{without})"
     )
     return [
         Row("loss_beside_writes", text, statistics.median(at_full.beside), LOSS, at_least=False),
-        Row("throughput_beside_writes", "of the full rate, what is carried beside them without loss", most / full),
+        Row("throughput_beside_writes", "of the full rate, carried without loss during writes", most / full),
     ]
 
 

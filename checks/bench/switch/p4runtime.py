@@ -57,7 +57,7 @@ def measure(step: Step, beside: Path | None = None) -> Measured:
         Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
     ]  # fmt: skip
     rows += [
-        Row(f"{row.name}_of_beside", f"{row.name}, times that of the build beside it", raw[key] / other[key])
+        Row(f"{row.name}_of_beside", f"{row.name}, times that of the other build", raw[key] / other[key])
         for other in others
         for row, key in zip(rows, raw, strict=True)
     ]

@@ -18,14 +18,14 @@ are made from keys that the packets have, so that they are hit. {versions}
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 """
 NOT_COMPARED = """
-## What is left out
+## Not compared
 
 apswitch and BMv2 are known to differ in this, and the packets keep away from it; every difference, with the why, is on
 [v1model on the switch](../switch/v1model.md).
 
 - Meters that are configured, times and queue depths: each has a clock of its own.
-- What BMv2 does not survive: a failed `assert`, an index beyond a stack; built with `-DNDEBUG`, one beyond an array.
-- What nobody promises: which of two entries with one priority hits, and what fields of invalid headers hold.
+- Crashes of BMv2: a failed `assert`, an index beyond a stack; built with `-DNDEBUG`, one beyond an array.
+- Undefined behaviour: which of two entries with one priority hits, and what fields of invalid headers hold.
 - Digests: BMv2 sends the last one of a packet. VLAN tags: the kernel takes them from what the test's sockets receive.
 - Frames of less than 14 bytes, which no interface carries.
 """

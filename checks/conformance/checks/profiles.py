@@ -119,6 +119,16 @@ def missing_member(fixture: Fixture) -> None:
     fixture.refused("INSERT", one, MISSING, why="an entry with an unknown member")
 
 
+@check("9.1.3", "the default entry of a table with a profile or selector is NoAction, and constant")
+def indirect_default(fixture: Fixture) -> None:
+    for table in ("profile_table", "selector_table"):
+        wanted = fixture.entry(table, action=("NoAction",), is_default_action=True)
+        found = fixture.read(fixture.entry(table, is_default_action=True))
+        expect([one.action for one in found], [wanted.action], f"the default action of {table}")
+        other = fixture.entry(table, action=("say", 5), is_default_action=True)
+        fixture.refused("MODIFY", other, rpc_code.PERMISSION_DENIED, INVALID, why=f"the default entry of {table}")
+
+
 @check("9.2.2", "a group spreads flows over its members, by their weights")
 def spreads(fixture: Fixture) -> None:
     with_members(fixture)

@@ -27,7 +27,7 @@ from accesspoint.topologies.requirements import ROOT, LabError
 
 EXPLANATION = """\
 A case is a file in p4c's simple test format (STF): entries, packets, and what leaves. Its program is compiled with the
-p4c-bm2-ss on PATH, or stands compiled beside it (NAME.json and NAME.p4info.txtpb). Each case gets a switch of its own,
+p4c-bm2-ss on PATH, or is next to it, compiled (NAME.json and NAME.p4info.txtpb). Each case gets a switch of its own,
 on pcap files as ports, and its pipeline, entries, multicast groups and clone sessions over P4Runtime.
 
 Every case is in the table: pass; fail, with what was seen instead; n/a, with the reason why it cannot be run here, as a
@@ -35,8 +35,8 @@ program for another architecture than v1model. Exit code: 0 no case failed, 1 at
 """
 PAGE = """# p4c's packet cases on {name}
 
-`make conformance STF=DIRECTORY` runs the cases in p4c's simple test format over P4Runtime, as
-[the conformance suite](../conformance.md#p4cs-packet-cases) tells. {version}: {totals}.
+`make conformance STF=DIRECTORY` runs the cases in p4c's simple test format over P4Runtime
+([the conformance suite](../conformance.md#p4cs-packet-cases)). {version}: {totals}.
 
 | case | result | reason |
 | --- | --- | --- |
@@ -70,7 +70,7 @@ def main() -> int:
         "--markdown", nargs="?", const=Path(), type=Path, metavar="FILE",
         help="also a page (default: docs/results/stf-TARGET.md)",
     )  # fmt: skip
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell each case when it is done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="report each case when it is done")
     options = parser.parse_args()
     # Nothing of it outlives it; without the privilege the switches end with what started them, unless it is killed.
     return contain.run(lambda: run_all(options)) if os.geteuid() == 0 else run_all(options)

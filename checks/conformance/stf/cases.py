@@ -64,7 +64,7 @@ def load(case: Case, directory: Path) -> Program:
         return Program(*ready)
     source = named(case.program, ".p4")
     if not source.exists():
-        raise NotApplicable(f"there is no {source.name} beside it")
+        raise NotApplicable(f"there is no {source.name} next to it")
     others = architectures(source) - {"v1model.p4"}
     if others:
         raise NotApplicable(f"the program is for {', '.join(sorted(others))}, not for v1model")
@@ -75,7 +75,7 @@ def load(case: Case, directory: Path) -> Program:
     try:
         done = subprocess.run([COMPILER, *options], capture_output=True, text=True, timeout=COMPILES)
     except FileNotFoundError:
-        raise NotApplicable(f"{COMPILER} is not on PATH, and there is no {ready[0].name} beside it") from None
+        raise NotApplicable(f"{COMPILER} is not on PATH, and there is no {ready[0].name} next to it") from None
     except subprocess.TimeoutExpired:
         raise NotApplicable(f"{COMPILER} takes longer than {COMPILES} s") from None
     if done.returncode:

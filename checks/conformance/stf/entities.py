@@ -242,7 +242,7 @@ def prefix_length(one: Any, value: Value) -> int:
     else:
         length = value.mask.bit_count()
         if value.mask != ((1 << length) - 1) << (value.digits - length):
-            fail(f"field {one.name} is a prefix, so '*' can only stand at its end")
+            fail(f"field {one.name} is a prefix, so '*' can only be at its end")
     if length > one.bitwidth:
         fail(f"field {one.name} has {one.bitwidth} bits, and its prefix {length}")
     return length

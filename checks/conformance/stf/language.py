@@ -313,7 +313,7 @@ class _Line:
 
     def take(self, kind: str, what: str) -> str:
         if not self.tokens or self.tokens[0][0] != kind:
-            found = f"'{shorten(self.tokens[0][1])}' stands there" if self.tokens else "the line ends"
+            found = f"'{shorten(self.tokens[0][1])}' is there" if self.tokens else "the line ends"
             self.fail(f"{what} is wanted, and {found}")
         return self.tokens.pop(0)[1]
 

@@ -95,9 +95,9 @@ TOFINO = Build(
     "#include <tna.p4>",
 )
 BUILDS = (BMV2, TOFINO)
-PAGE = """# What p4testgen makes of programs, on {name}
+PAGE = """# Cases of p4testgen on {name}
 
-[p4testgen](../conformance.md#p4testgen) follows the ways through a program and makes a packet case of each: entries, a
+[p4testgen](../conformance.md#p4testgen) follows the paths through a program and makes a packet case of each: entries, a
 packet, and what has to leave. {version}; at most {most} cases of each program.
 
 | program | cases | pass | fail | reason |
@@ -139,7 +139,7 @@ def generate_own(build: Build, directory: Path) -> list[Path]:
     for line, assumed in build.behind:
         if text.count(f"{line}\n") != 1:
             place = line.split("\n")[-1].strip()
-            raise TestgenError(f"{build.source} has not one line '{place}': behind it p4testgen is told {assumed}")
+            raise TestgenError(f"{build.source} has not one line '{place}': behind it p4testgen assumes {assumed}")
         text = text.replace(f"{line}\n", f"{line}\n{assumed}\n")
     if build.include:
         text = text.replace(f"{build.include}\n", f"{build.include}\n#include <testgen.p4>\n", 1)
@@ -251,7 +251,7 @@ def compile_once(source: Path, directory: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m accesspoint.checks.conformance.stf.testgen", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("renew", help=f"make the cases of {SOURCES.name} anew")
+    commands.add_parser("renew", help=f"renew the cases of {SOURCES.name}")
     commands.add_parser("check", help="are they of the present sources?")
     trying = commands.add_parser("try", help="make cases of programs and run them")
     trying.add_argument("program", type=Path, nargs="+", metavar="FILE.p4")

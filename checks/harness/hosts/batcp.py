@@ -30,6 +30,7 @@ class Daemon:
     """A daemon in a namespace, `ready` when it has said so (None: not waited for); its lines are in `log`."""
 
     def __init__(self, host: PathHost, *words: "str | Path", ready: str | None) -> None:
+        self._host = host
         self.process = host.popen(HOSTS, "batcp", *words, stderr=subprocess.PIPE, text=True)
         self.log: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -55,11 +56,15 @@ class Daemon:
         self.process.wait()
         self._reader.join()
 
-    def counts(self) -> dict[str, int]:
-        """Return the TCP option's counts of this process: the row of `hosts batcp status`."""
-        done = subprocess.run([HOSTS, "batcp", "status", "--json"], capture_output=True, text=True, check=True)
-        rows = [json.loads(line) for line in done.stdout.splitlines()]
+    def status(self) -> dict[str, Any]:
+        """Return this process' row of `hosts batcp status`."""
+        rows = [json.loads(line) for line in self._host.run(HOSTS, "batcp", "status", "--json").splitlines()]
         return next(row for row in rows if row["pid"] == self.process.pid)
+
+    def counts(self) -> dict[str, int]:
+        """Return the TCP option's counts of this process."""
+        counts: dict[str, int] = self.status()["option"]
+        return counts
 
 
 def python(host: PathHost, program: str, *arguments: str, **options: Any) -> "subprocess.Popen[Any]":

@@ -83,11 +83,11 @@ def costs_at_the_edge(target: Target) -> None:
                     with connect(target) as first, connect(target) as second:
                         for stream in (first, second):
                             stream.settimeout(0.5)
-                        token, keys = batcp.begin(first, shared(target), cost)
-                        first.sendall(batcp.segment(0, b"x" * 1000))
+                        token, keys, sealed = batcp.begin(first, shared(target), cost)
+                        sealed.send(batcp.segment(0, b"x" * 1000))
                         second.sendall(batcp.joining(token, 1, keys, cost=other))
                         second.recv(64)
-                        first.sendall(batcp.segment(0, b"", kind=4))  # a reset, which gives the place back
+                        sealed.send(batcp.segment(0, b"", kind=4))  # a reset, which gives the place back
                         target.refused("OK")
                 except OSError as error:
                     target.refused("closed", error)
@@ -113,7 +113,7 @@ def hundred_subflows(target: Target) -> None:
             first = connect(target, small=True)
             streams.append(first)
             first.settimeout(1)
-            token, keys = batcp.begin(first, shared(target))
+            token, keys, _ = batcp.begin(first, shared(target))
             for number in range(1, 100):
                 stream = connect(target, small=True)
                 stream.sendall(batcp.joining(token, number, keys, interface=number))
@@ -134,13 +134,11 @@ def segments_out_of_order(target: Target) -> None:
             try:
                 with connect(target, small=True) as stream:
                     stream.settimeout(1)
-                    batcp.begin(stream, shared(target))
+                    _, _, sealed = batcp.begin(stream, shared(target))
                     for round_number in range(1 << 20):
                         numbers = range(1 + round_number * 1000, 1001 + round_number * 1000)
                         size = 1 if seed % 2 else 60_000
-                        stream.sendall(
-                            b"".join(batcp.segment(n * (1 + seed), b"x" * size) for n in numbers[:: size // 1000 + 1])
-                        )
+                        sealed.send(*(batcp.segment(n * (1 + seed), b"x" * size) for n in numbers[:: size // 1000 + 1]))
                         if not target.running():
                             return
             except OSError as error:
@@ -153,16 +151,34 @@ def segments_out_of_order(target: Target) -> None:
 @both()
 def mutations(target: Target) -> None:
     """Random mutations of valid hellos and frames, by strangers and by somebody with the key"""
-    frames = batcp.segment(0, b"\0\0\0\x20" + b'{"name":"a","size":1}') + batcp.segment(5, bytes(8), kind=2)
-    frames += batcp.segment(1, b"", kind=3) + batcp.segment(0, b"", kind=4)
+    frames = [batcp.segment(0, b"\0\0\0\x20" + b'{"name":"a","size":1}'), batcp.segment(5, bytes(8), kind=2)]
+    frames += [batcp.segment(1, b"", kind=3), batcp.segment(0, b"", kind=4)]
+    hello = batcp.opening() + bytes(16) + b"".join(frames)
     with_key = 0  # who has it may take all places for a while, which is no news
     while target.running():
-        exchange(target, (mutate(batcp.opening() + bytes(16) + frames, target.random) for _ in range(20)), 0.01)
+        exchange(target, (mutate(hello, target.random) for _ in range(20)), 0.01)
         for _ in range(5 if with_key < 40 else 0):
             with_key += 1
             with contextlib.suppress(OSError), connect(target) as stream:
                 stream.settimeout(0.2)
-                batcp.begin(stream, shared(target))
-                stream.sendall(mutate(frames, target.random))
+                _, _, sealed = batcp.begin(stream, shared(target))
+                sealed.send(*(mutate(frame, target.random) for frame in frames))
                 stream.settimeout(0.01)
                 target.refused("closed" if stream.recv(4096) == b"" else "answered")
+
+
+@both()
+def frames_in_clear(target: Target) -> None:
+    """Frames in clear of somebody with the key, and of older versions: with a key nothing but sealed ones is taken"""
+    older = batcp.MAGIC[:-1] + b"\x02" + batcp.opening()[len(batcp.MAGIC) :]
+    while target.running():
+        exchange(target, [older + bytes(16) + batcp.segment(0, b"x" * 100)], 0.01)
+        try:
+            with connect(target) as stream:
+                stream.settimeout(1)
+                batcp.prove(stream, shared(target))
+                stream.sendall(batcp.segment(0, b"x" * 100) * 10)
+                assert stream.recv(4096) == b"", "a subflow in clear is answered"
+                target.refused("closed")
+        except OSError as error:
+            target.refused("closed", type(error).__name__)

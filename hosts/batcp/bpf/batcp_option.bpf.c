@@ -49,7 +49,7 @@ struct {
 enum count {
 	ANNOUNCED,  /* SYNs sent with the option */
 	ACCEPTED,   /* connections whose peer's SYN-ACK repeated our digits */
-	PLAIN,	    /* connections whose peer's SYN-ACK did not */
+	PLAIN,	    /* connections whose peer's SYN-ACK did not; accepted ones whose SYN had none, or a cookie */
 	ANSWERED,   /* SYN-ACKs sent with the option */
 	COOKIES,    /* SYN-ACKs sent without, as a SYN cookie keeps no option */
 	MALFORMED,  /* SYNs and SYN-ACKs with an option 254 that is not six digits */
@@ -264,6 +264,8 @@ static __always_inline void accepted(struct bpf_sock_ops *ops, struct handshake 
 
 	write_options(ops, false);
 	socket->agreed = parse_syn(ops, digits) == 0;
+	if (!socket->agreed)
+		count(PLAIN);
 	__builtin_memcpy(socket->digits, digits, DIGITS);
 }
 

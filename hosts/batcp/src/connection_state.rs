@@ -84,6 +84,9 @@ pub struct Totals {
     pub bytes_received: u64,
     pub segments_sent: u64,
     pub segments_received: u64,
+    /// Bytes that TCP has sent, hellos, heads and seals among them, and of these again.
+    pub tcp_bytes_sent: u64,
+    pub tcp_bytes_retransmitted: u64,
     /// Subflows that were opened, and that died.
     pub subflows: u64,
     pub lost: u64,

@@ -31,10 +31,8 @@ pub const HELLO: usize = 64;
 pub const ANSWER: usize = 64;
 /// Octets of the opener's proof that it has the shared key; it follows the answer to an open.
 pub const PROOF: usize = 16;
-/// The protocol's name and its version. Version 1 had no shared key.
-const MAGIC: &[u8; 8] = b"BATCP\r\n\x02";
-/// Flag in the kind of a hello: the octets after it are sealed.
-const SEALED: u8 = 16;
+/// The protocol's name and its version. Version 1 had no shared key; in version 2 the opener said if it seals.
+const MAGIC: &[u8; 8] = b"BATCP\r\n\x03";
 /// Octets of a hello or an answer that its authentication covers.
 const SIGNED: usize = 48;
 /// A peer of another version.
@@ -50,12 +48,12 @@ pub struct Keys([u8; 32]);
 impl Keys {
     /// Derive the keys from the shared key and both ends' nonces.
     pub fn new(shared: &Key, client: [u8; 16], server: [u8; 16]) -> Self {
-        Self::derive(shared, &[client, server].concat(), b"BATCP 2 connection")
+        Self::derive(shared, &[client, server].concat(), b"BATCP 3 connection")
     }
 
     /// Derive the keys that authenticate a listener's answers about unknown connections.
     fn of_none(shared: &Key) -> Self {
-        Self::derive(shared, &[], b"BATCP 2 no connection")
+        Self::derive(shared, &[], b"BATCP 3 no connection")
     }
 
     fn derive(shared: &Key, salt: &[u8], purpose: &[u8]) -> Self {
@@ -100,8 +98,6 @@ pub struct Hello {
     /// The interface's weights and cost, for the segments of the other direction; its name stays at home.
     pub interface: Interface,
     pub purpose: Purpose,
-    /// The octets after hello and answer are sealed.
-    pub sealed: bool,
 }
 
 /// Purpose of a hello: to open a connection or to join one.
@@ -115,14 +111,14 @@ pub enum Purpose {
 
 impl Hello {
     /// Make a hello that opens a connection.
-    pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64, sealed: bool) -> Self {
-        Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window }, sealed }
+    pub fn open(mark: Mark, interface: &Interface, nonce: [u8; 16], window: u64) -> Self {
+        Self { mark, interface: interface.clone(), purpose: Purpose::Open { nonce, window } }
     }
 
     /// Make a hello that joins a connection, authenticated by `keys`.
-    pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys, sealed: bool) -> Self {
+    pub fn join(mark: Mark, interface: &Interface, token: u64, sequence: u32, keys: &Keys) -> Self {
         let purpose = Purpose::Join { token, sequence, code: [0; 16] };
-        let mut hello = Self { mark, interface: interface.clone(), purpose, sealed };
+        let mut hello = Self { mark, interface: interface.clone(), purpose };
         let code = hello.code(keys);
         hello.purpose = Purpose::Join { token, sequence, code };
         hello
@@ -142,8 +138,7 @@ impl Hello {
         let mut octets = [0; HELLO];
         let mut into = &mut octets[..];
         into.put_slice(MAGIC);
-        let kind = if matches!(self.purpose, Purpose::Open { .. }) { 1 } else { 2 };
-        into.put_u8(if self.sealed { kind | SEALED } else { kind });
+        into.put_u8(if matches!(self.purpose, Purpose::Open { .. }) { 1 } else { 2 });
         into.put_u8(self.mark.interface);
         into.put_u16(self.mark.connection);
         for number in [self.interface.weight_throughput, self.interface.weight_cost, self.interface.cost] {
@@ -177,8 +172,7 @@ impl Hello {
             return Err(Malformed("an interface number of more than two digits or an id of more than four"));
         }
         let number = from.get_u64();
-        let sealed = kind & SEALED != 0;
-        let (purpose, rest) = match kind & !SEALED {
+        let (purpose, rest) = match kind {
             1 => (Purpose::Open { window: number, nonce: take(&mut from) }, from),
             2 => {
                 let sequence = from.get_u32();
@@ -190,7 +184,7 @@ impl Hello {
         if rest.iter().any(|&octet| octet != 0) {
             return Err(Malformed("a hello with something in octets that are zero"));
         }
-        Ok(Self { mark, interface, purpose, sealed })
+        Ok(Self { mark, interface, purpose })
     }
 }
 
@@ -317,7 +311,7 @@ mod tests {
 
     fn join(keys: &Keys) -> Hello {
         let interface = "a:0.25:0.75:2".parse().unwrap();
-        Hello::join(Mark { interface: 7, connection: 1234 }, &interface, 99, 3, keys, false)
+        Hello::join(Mark { interface: 7, connection: 1234 }, &interface, 99, 3, keys)
     }
 
     #[test]
@@ -340,7 +334,7 @@ mod tests {
     #[test]
     fn answers_and_the_openers_proof_show_who_has_the_shared_key() {
         let (open, join) =
-            (Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5, false), join(&keys()));
+            (Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5), join(&keys()));
         let ours = shared(b"shared");
         for (hello, answer) in [
             (&open, Answer::welcome(&open, SERVER, 9, 8, &keys())),
@@ -370,7 +364,7 @@ mod tests {
     fn weights_and_prices_that_no_interface_has_are_refused() {
         let hello = |cost: f32, weights: [f32; 2]| {
             let mut octets =
-                Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5, false).encode();
+                Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("a"), CLIENT, 5).encode();
             for (at, number) in [(12, weights[0]), (16, weights[1]), (20, cost)] {
                 octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
             }

@@ -26,11 +26,12 @@
 //! 1. *Do both ends speak BATCP?* A [`Negotiation`] decides. [`InBand`] assumes it (no privilege, no BPF; the listener refuses who
 //!    does not begin with a hello). The TCP option of kind 254 ([`Announcer`]) tells it on SYN and SYN-ACK; when the SYN-ACK does not carry
 //!    the option, [`connect`] gives a plain TCP connection (`Connection::is_plain`), and a listener does so for a SYN without.
+//!    With a [`Key`] either refuses it instead: a connection with a key is sealed, always.
 //!    Calls, in this order, for each subflow: `prepare` on the unconnected socket, connect(2), then `answered`; at the listener:
 //!    `received` on each accepted socket. All sockets of a connection carry the same [`Mark::connection`].
 //! 2. *Who joins what?* The first bytes of each subflow are a hello (first) or a join (others), whatever the negotiation: a
 //!    four-digit connection id is guessable, so both hellos carry random nonces, of which and of the shared [`Key`] come the
-//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed (`seal.rs`).
+//!    connection's keys, and a join proves that it knows them (`hello.rs`). With a key the subflow is then sealed, without one it never is (`seal.rs`).
 
 mod cgroup;
 mod connection;
@@ -44,6 +45,7 @@ mod listener;
 mod negotiation;
 mod option;
 mod path_manager;
+mod peer;
 mod proxy;
 mod reassembly;
 mod scheduler;
@@ -58,7 +60,6 @@ mod subflow_io;
 mod tests;
 mod transfer;
 mod transport;
-mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -141,16 +142,13 @@ impl Default for Options {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// SOCKS5 proxy: connections of programs that know SOCKS, over several interfaces
+    /// SOCKS5 proxy: TCP connections of programs that know SOCKS, over several interfaces
     Socks(proxy::SocksOptions),
-    /// Pair of proxies: connections of unmodified programs, over several interfaces
+    /// Pair of proxies: TCP connections of unmodified programs, over several interfaces; UDP and ICMP are not carried
     #[command(subcommand)]
     Proxy(proxy::Command),
-    /// Carry all traffic of a host or a network, UDP and ICMP too, sealed, over several interfaces
-    #[command(subcommand)]
-    Tunnel(tunnel::Command),
-    /// Show the counters of the TCP option for each process that uses it
-    Status(hosts_base::output::Format),
+    /// Show what the proxies of this network namespace carry, by path
+    Status(proxy::StatusOptions),
     /// Send a file over all interfaces
     Send(transfer::SendOptions),
     /// Measure how fast a connection is, from memory to memory
@@ -174,8 +172,7 @@ pub fn run(command: Command) -> Result<(), Error> {
     match command {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
-        Command::Tunnel(command) => tunnel::run(command),
-        Command::Status(format) => option::status(format),
+        Command::Status(options) => proxy::show_status(&options),
         Command::Send(options) => transfer::send(&options),
         Command::Speed(options) => speed::run(options),
         Command::Receive(options) => transfer::receive(&options),

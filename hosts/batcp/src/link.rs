@@ -26,6 +26,9 @@ pub struct Path {
     pub window_rate: f64,
     /// Time since the last segment from the peer's kernel.
     pub silence: Duration,
+    /// Bytes that TCP has sent, and of these again.
+    pub sent: u64,
+    pub retransmitted: u64,
 }
 
 /// Socket of a subflow, shared by its tasks and the connection's bookkeeping.
@@ -91,6 +94,8 @@ impl Link {
             min_rtt: if info.tcpi_min_rtt == u32::MAX { rtt } else { micros(info.tcpi_min_rtt) },
             window_rate: window / rtt.as_secs_f64().max(1e-5),
             silence: Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into()),
+            sent: info.tcpi_bytes_sent,
+            retransmitted: info.tcpi_bytes_retrans,
         }
     }
 

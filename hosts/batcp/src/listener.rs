@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +23,7 @@ use super::link::Link;
 use super::path_manager::{close_subflows, maintain_subflows};
 use super::seal::{self, Seal};
 use super::{Connection, Options};
+use hosts_base::log::report;
 use hosts_base::slots::{BACKLOG, ConnectionSlots};
 
 /// Subflows that may be in their handshake at a time, and connections that may wait to be accepted.
@@ -32,15 +33,18 @@ const OPEN_WINDOWS: usize = 64 << 20;
 const MIN_WINDOW: usize = 64 << 10;
 
 /// Counters of a listener's arrivals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// Connections that speak BATCP, and plain ones.
     pub opened: u64,
     pub plain: u64,
     /// Further subflows of connections.
     pub joined: u64,
-    /// Rejected subflows: no hello, a late one, or a join without proof.
+    /// Rejected subflows: no hello, a late one, or one without proof of the key.
     pub refused: u64,
+    /// Rejected subflows whose SYN did not announce BATCP, at a listener with a key: somebody on the way has removed
+    /// the option, SYN cookies have, or the client is no BATCP.
+    pub downgraded: u64,
 }
 
 #[derive(Default)]
@@ -49,6 +53,20 @@ struct Counters {
     plain: AtomicU64,
     joined: AtomicU64,
     refused: AtomicU64,
+    downgraded: AtomicU64,
+}
+
+impl Counters {
+    fn read(&self) -> Arrivals {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Arrivals {
+            opened: count(&self.opened),
+            plain: count(&self.plain),
+            joined: count(&self.joined),
+            refused: count(&self.refused),
+            downgraded: count(&self.downgraded),
+        }
+    }
 }
 
 /// Accepts connections, from clients that speak BATCP and, where the negotiation can distinguish them, from plain ones.
@@ -103,9 +121,13 @@ impl Listener {
 
     /// Return the counters of arrivals so far.
     pub fn arrivals(&self) -> Arrivals {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { opened, plain, joined, refused } = &*self.counters;
-        Arrivals { opened: count(opened), plain: count(plain), joined: count(joined), refused: count(refused) }
+        self.counters.read()
+    }
+
+    /// Return a function that reads the counters, also while `accept` waits.
+    pub fn watch(&self) -> impl Fn() -> Arrivals + Send + 'static + use<> {
+        let counters = self.counters.clone();
+        move || counters.read()
     }
 }
 
@@ -151,6 +173,10 @@ async fn receive(listener: TcpListener, context: Arc<AcceptContext>) {
                 tokio::spawn(async move {
                     let counter = match slots.hold(peer.ip(), context.handshake(stream)).await {
                         Some(Ok(counter)) => counter(&context.counters),
+                        Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                            report(format_args!("{peer} is refused: {error}"));
+                            &context.counters.refused
+                        }
                         _ => &context.counters.refused,
                     };
                     counter.fetch_add(1, Ordering::Relaxed);
@@ -169,6 +195,11 @@ impl AcceptContext {
     /// task and a socket. Errors: the subflow is rejected.
     async fn handshake(&self, mut stream: TcpStream) -> io::Result<Counter> {
         if !self.options.negotiation.received(stream.as_fd())? {
+            if !self.options.key.is_open() {
+                let peer = stream.peer_addr()?;
+                report(format_args!("{peer} is refused: its SYN has no option, and with a key plain TCP is refused"));
+                return Ok(|counters| &counters.downgraded);
+            }
             self.hand_over(Connection::plain(stream)?)?;
             return Ok(|counters| &counters.plain);
         }
@@ -200,10 +231,13 @@ impl AcceptContext {
         self.connections.lock().expect("no panic holds it").insert(token, None);
         let _pending = PendingOpen { connections: self.connections.clone(), token };
         stream.write_all(&answer.encode()).await?;
-        if !keys.proves(&read::<PROOF>(&mut stream).await?, hello, &answer) {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a client that has another key"));
+        let left =
+            |error| io::Error::new(io::ErrorKind::PermissionDenied, format!("it has not proved the key: {error}"));
+        if !keys.proves(&read::<PROOF>(&mut stream).await.map_err(left)?, hello, &answer) {
+            let why = "it has another key, or none, or its messages are changed on the way";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let seal = seal(&mut stream, hello, &keys).await?;
+        let seal = self.seal(&mut stream, hello, &keys).await?;
         SockRef::from(&stream).set_linger(None)?;
         let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
         let shared = ConnectionState::new(self.options.clone(), hello.mark.connection, keys, token, limit);
@@ -233,7 +267,8 @@ impl AcceptContext {
             }
             sleep(Duration::from_millis(1)).await;
         };
-        let proves_nothing = || io::Error::new(io::ErrorKind::PermissionDenied, "a join that proves nothing");
+        let proves_nothing =
+            || io::Error::new(io::ErrorKind::PermissionDenied, "it joins a connection that is not its own, or is over");
         let Some(shared) = known else {
             refuse(stream, &Answer::unknown(hello, &self.options.key)).await?;
             return Err(proves_nothing());
@@ -244,11 +279,17 @@ impl AcceptContext {
             return Err(proves_nothing());
         }
         stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
-        let seal = seal(&mut stream, hello, &shared.keys).await?;
+        let seal = self.seal(&mut stream, hello, &shared.keys).await?;
         SockRef::from(&stream).set_linger(None)?;
         let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
         shared.add(hello.mark.interface, hello.interface.clone(), link);
         Ok(|counters| &counters.joined)
+    }
+
+    /// Return the keys that seal a subflow, whose opener has proved that it knows the connection's; None without a
+    /// shared key.
+    async fn seal(&self, stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
+        if self.options.key.is_open() { Ok(None) } else { seal::answer(stream, &keys.secret(hello)).await.map(Some) }
     }
 
     /// Pass a connection to `accept`. Errors: too many wait to be accepted already, or the listener is gone; the
@@ -256,11 +297,6 @@ impl AcceptContext {
     fn hand_over(&self, connection: Connection) -> io::Result<()> {
         self.accept.try_send(connection).map_err(|_| io::ErrorKind::QuotaExceeded.into())
     }
-}
-
-/// Return the keys of a subflow if its opener, which has proved that it knows the connection's, wants it sealed.
-async fn seal(stream: &mut TcpStream, hello: &Hello, keys: &Keys) -> io::Result<Option<Seal>> {
-    Ok(if hello.sealed { Some(seal::answer(stream, &keys.secret(hello)).await?) } else { None })
 }
 
 /// Read N octets from a client within the time of a handshake.

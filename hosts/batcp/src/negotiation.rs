@@ -4,6 +4,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use super::Counts;
+
 /// Content of the TCP option of kind 254 in its six digits (paper 003, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -28,6 +30,11 @@ pub trait Negotiation: Send + Sync {
     /// Return true if the peer's SYN announced BATCP; called after accept(2). If it did not, the connection is a plain
     /// one.
     fn received(&self, socket: BorrowedFd<'_>) -> io::Result<bool>;
+
+    /// Return the counters of the TCP option, if it uses that.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
 }
 
 /// Negotiation of ends that are known to speak BATCP: the SYN announces nothing, and a plain TCP client is rejected.

@@ -5,6 +5,8 @@
 //! [`Announcer`] and for no others. All of it ends with the process, however that ends.
 //!
 //! - A SYN carries a [`Mark`], and the SYN-ACK repeats it if the listener answers.
+//! - It protects nothing: who is on the way reads, removes and adds it. With a key a socket whose peer has not announced
+//!   itself is refused.
 //! - A peer that knows nothing of it answers without, or with something else: [`Announcer::peer_mark`] is `None`, and the
 //!   socket is plain TCP. The second retransmitted SYN goes without, as a box on the path may drop what it does not know.
 //! - Under a SYN flood Linux answers with SYN cookies, which keep no options: plain TCP at both ends.
@@ -15,14 +17,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Mark, Negotiation, cgroup};
-use hosts_base::output::Format;
 use hosts_base::{About, Error};
 
 mod skeleton {
@@ -31,13 +31,13 @@ mod skeleton {
 }
 
 /// Counters of the option's program since it was loaded. SYNs and SYN-ACKs count each time they are sent.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// SYNs sent with the option
     pub announced: u64,
     /// Connections whose peer answered
     pub accepted: u64,
-    /// Connections whose peer did not
+    /// Connections whose peer did not, in either direction
     pub plain: u64,
     /// SYN-ACKs sent with the option
     pub answered: u64,
@@ -55,8 +55,6 @@ pub struct Counts {
 const ANNOUNCES: u8 = 1;
 const ANSWERS: u8 = 2;
 const HANDSHAKE: usize = 9;
-/// Map name as the kernel keeps it: 15 bytes.
-const COUNTS_MAP: &str = "batcp_counts";
 
 /// The loaded and attached program.
 #[derive(Debug)]
@@ -90,11 +88,6 @@ impl Announcer {
         Ok(value.filter(|v| v.len() == HANDSHAKE && v[1] == 1).and_then(|v| mark_of(&v[3..])))
     }
 
-    /// Read the program's counters (paper 003, section 3.1).
-    pub fn counts(&self) -> Result<Counts, Error> {
-        read_counts(&self.counts)
-    }
-
     fn set(&self, socket: BorrowedFd, role: u8, digits: [u8; 6]) -> io::Result<()> {
         let mut value = [0; HANDSHAKE];
         value[0] = role;
@@ -119,69 +112,24 @@ impl Negotiation for Announcer {
     fn received(&self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         Ok(self.peer_mark(socket)?.is_some())
     }
-}
 
-fn read_counts(map: &MapHandle) -> Result<Counts, Error> {
-    let counter = |index: u32| -> Result<u64, Error> {
-        let bytes = map.lookup(&index.to_ne_bytes(), MapFlags::ANY).about("read BATCP's counters")?;
-        Ok(bytes.and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes))
-    };
-    // In the order of `enum count` of the BPF program.
-    Ok(Counts {
-        announced: counter(0)?,
-        accepted: counter(1)?,
-        plain: counter(2)?,
-        answered: counter(3)?,
-        cookies: counter(4)?,
-        malformed: counter(5)?,
-        duplicate: counter(6)?,
-        mismatched: counter(7)?,
-    })
-}
-
-#[derive(Serialize)]
-struct Row {
-    pid: u32,
-    #[serde(flatten)]
-    counts: Counts,
-}
-
-/// Print the counters of every process of this PID namespace that has loaded the option (paper 003, section 3). Errors:
-/// no right to open other processes' maps (CAP_BPF and CAP_SYS_ADMIN).
-pub fn status(format: Format) -> Result<(), Error> {
-    let mut rows = Vec::new();
-    for entry in std::fs::read_dir("/proc").about("list /proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        for id in maps_of(&entry.path()) {
-            let map = MapHandle::from_map_id(id).about("open BATCP's counters (needs root)")?;
-            if map.name() == COUNTS_MAP {
-                rows.push(Row { pid, counts: read_counts(&map)? });
-            }
-        }
+    /// Read the program's counters (paper 003, section 3.1), in the order of its `enum count`.
+    fn counts(&self) -> Option<Counts> {
+        let counter = |index: u32| -> Option<u64> {
+            let octets = self.counts.lookup(&index.to_ne_bytes(), MapFlags::ANY).ok()??;
+            Some(u64::from_ne_bytes(octets.try_into().ok()?))
+        };
+        Some(Counts {
+            announced: counter(0)?,
+            accepted: counter(1)?,
+            plain: counter(2)?,
+            answered: counter(3)?,
+            cookies: counter(4)?,
+            malformed: counter(5)?,
+            duplicate: counter(6)?,
+            mismatched: counter(7)?,
+        })
     }
-    let columns =
-        ["pid", "announced", "accepted", "plain", "answered", "cookies", "malformed", "duplicate", "mismatched"];
-    format.print(&rows, &columns, |row| {
-        let c = &row.counts;
-        [c.announced, c.accepted, c.plain, c.answered, c.cookies, c.malformed, c.duplicate, c.mismatched]
-            .iter()
-            .map(ToString::to_string)
-            .fold(vec![row.pid.to_string()], |mut cells, cell| {
-                cells.push(cell);
-                cells
-            })
-    });
-    Ok(())
-}
-
-/// The ids of the BPF maps that a process holds open; nothing for one that has ended or is another user's.
-fn maps_of(process: &Path) -> Vec<u32> {
-    let Ok(files) = std::fs::read_dir(process.join("fdinfo")) else { return Vec::new() };
-    files
-        .flatten()
-        .filter_map(|file| std::fs::read_to_string(file.path()).ok())
-        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("map_id:")?.trim().parse().ok()))
-        .collect()
 }
 
 /// A socket's key in a map of BPF_MAP_TYPE_SK_STORAGE.

@@ -17,7 +17,8 @@ use tokio::time::{sleep, timeout};
 use super::connection_state::{ConnectionState, LockedState, MAX_SUBFLOWS};
 use super::hello::{ANSWER, Answer, HANDSHAKE, HELLO, Hello, Keys, PROOF};
 use super::link::Link;
-use super::{Interface, Mark, Options, seal};
+use super::seal::{self, Seal};
+use super::{Interface, Key, Mark, Options};
 
 /// Pause between two attempts on an interface, growing from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
@@ -132,6 +133,8 @@ async fn reach(
             options.negotiation.prepare(socket.as_fd(), mark)?;
             let socket = TcpSocket::from_std_stream(socket.into());
             let stream = timeout(HANDSHAKE, socket.connect(peer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+            // The seal's first message follows the proof at once.
+            stream.set_nodelay(true)?;
             let answered = options.negotiation.answered(stream.as_fd())?;
             Ok((stream, answered))
         };
@@ -153,6 +156,11 @@ async fn exchange(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
     timeout(HANDSHAKE, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
+/// Return the keys that seal a subflow; None without a shared key.
+async fn seal(stream: &mut TcpStream, shared: &Key, keys: &Keys, hello: &Hello) -> io::Result<Option<Seal>> {
+    Ok(if shared.is_open() { None } else { Some(seal::open(stream, &keys.secret(hello)).await?) })
+}
+
 /// Outcome of [`open`]: a connection with its first subflow, or plain TCP to a peer that does not speak BATCP.
 pub enum Opened {
     Batcp(Arc<ConnectionState>),
@@ -168,10 +176,13 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
         // The first SYN announces the number of interfaces (section 3.7).
         let first = Mark { interface: client.interfaces.len() as u8, connection };
         let ours: [u8; 16] = rand::random();
-        let sealed = !options.key.is_open();
-        let hello = Hello::open(mark, interface, ours, options.window as u64, sealed);
+        let hello = Hello::open(mark, interface, ours, options.window as u64);
         let attempt = async {
             let (mut stream, answered) = reach(&client.peers, interface, mark.interface, first, options).await?;
+            if !answered && !options.key.is_open() {
+                let why = "BATCP's TCP option was not answered, and with a key plain TCP is refused: leave out --paper";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            }
             if !answered {
                 return Ok(Opened::Plain(stream));
             }
@@ -189,7 +200,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             stream.write_all(&keys.proof(&hello, &answer)).await?;
-            let seal = if sealed { Some(seal::open(&mut stream, &keys.secret(&hello)).await?) } else { None };
+            let seal = seal(&mut stream, &options.key, &keys, &hello).await?;
             let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
             let shared = ConnectionState::new(options.clone(), connection, keys, token, window);
             shared.add(mark.interface, interface.clone(), link);
@@ -228,13 +239,11 @@ async fn join(
     if !answered {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the option does not get through this way"));
     }
-    let sealed = !shared.options.key.is_open();
-    let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys, sealed);
+    let hello = Hello::join(mark, interface, shared.token, sequence, &shared.keys);
     let answer = exchange(&mut stream, &hello).await?;
     match (answer.is_authentic(&hello, &shared.options.key, &shared.keys), answer) {
         (true, Answer::Joined { .. }) => {
-            let secret = shared.keys.secret(&hello);
-            let seal = if sealed { Some(seal::open(&mut stream, &secret).await?) } else { None };
+            let seal = seal(&mut stream, &shared.options.key, &shared.keys, &hello).await?;
             Ok(Joined::In(Box::new(Link::new(stream, HELLO, seal, shared.options.timeout)?)))
         }
         (true, Answer::Unknown { .. }) => Ok(Joined::Unknown),

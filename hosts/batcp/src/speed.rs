@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Throughput of a connection alone: octets from memory to memory, no file and no hash.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::peer::Peer;
 use super::sender::PIECE;
 use super::transfer::{TransportOptions, runtime};
 use super::{Connection, Key, Listener, Options, Status, connect};
@@ -28,7 +29,7 @@ pub struct SpeedOptions {
     listen: Option<SocketAddr>,
     /// Send to a `hosts batcp speed --listen`, as HOST:PORT; again for its other addresses
     #[arg(long, value_name = "HOST:PORT")]
-    to: Vec<String>,
+    to: Vec<Peer>,
     /// Bytes to send
     #[arg(long, value_name = "BYTES", default_value_t = 1_000_000_000, conflicts_with = "listen")]
     bytes: u64,
@@ -88,12 +89,9 @@ async fn take(connection: &mut Connection) -> std::io::Result<()> {
 }
 
 async fn send(options: &SpeedOptions, transport: &Options) -> Result<(), Error> {
-    let mut peers = Vec::new();
-    for to in &options.to {
-        peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
-    }
+    let peers = Peer::addresses(&options.to);
     let started = Instant::now();
-    let about = || format!("send to {}", options.to.join(", "));
+    let about = || format!("send to {}", Peer::list(&options.to));
     let mut connection = connect(&peers, &options.transport.interface, transport).await.about(about())?;
     let got = give(&mut connection, options.bytes).await.about(about())?;
     let seconds = started.elapsed().as_secs_f64();

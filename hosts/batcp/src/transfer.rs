@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::peer::Peer;
 use super::sender::PIECE;
-use super::{Announcer, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
+use super::{Announcer, Arrivals, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
 use hosts_base::log::report;
 use hosts_base::output::Format;
 use hosts_base::slots::{ConnectionSlots, raise_descriptor_limit};
@@ -39,7 +40,7 @@ pub struct SendOptions {
     file: PathBuf,
     /// The receiver, as HOST:PORT; again for its other addresses, in the order of the interfaces
     #[arg(long, required = true, value_name = "HOST:PORT")]
-    to: Vec<String>,
+    to: Vec<Peer>,
     /// File with the key that the receiver has too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -128,16 +129,17 @@ impl ReceiverOptions {
 
 /// Options of the negotiation of BATCP between the two ends.
 #[derive(Args)]
-struct NegotiationOptions {
-    /// Announce BATCP in TCP's option of kind 254 (needs root), at both ends; if a peer does not answer it, plain TCP is used
+pub struct NegotiationOptions {
+    /// Announce BATCP by the paper's TCP option of kind 254, at both ends (needs root). It protects nothing: who is on
+    /// the way can remove it. With a key a connection whose option is not answered is refused; without, it is plain TCP
     #[arg(long)]
-    announce: bool,
+    paper: bool,
 }
 
 impl NegotiationOptions {
     /// Add the negotiation to `options`. Errors: the option cannot be loaded.
-    fn of(&self, options: Options) -> Result<Options, Error> {
-        Ok(if self.announce { Options { negotiation: Arc::new(Announcer::load()?), ..options } } else { options })
+    pub fn of(&self, options: Options) -> Result<Options, Error> {
+        Ok(if self.paper { Options { negotiation: Arc::new(Announcer::load()?), ..options } } else { options })
     }
 }
 
@@ -196,25 +198,15 @@ fn hex(digest: &[u8]) -> String {
 pub fn send(options: &SendOptions) -> Result<(), Error> {
     let name = options.file.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", options.file.display())))?;
-    let mut peers = Vec::new();
-    for to in &options.to {
-        peers.extend(to.to_socket_addrs().about(format!("receiver '{to}' (as HOST:PORT)"))?);
-    }
+    let (peers, to) = (Peer::addresses(&options.to), Peer::list(&options.to));
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
-    let needs_key = !key.is_open();
     let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options()? })?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();
         let started = Instant::now();
         let opened = connect(&peers, &options.transport.interface, &transport).await;
-        let mut connection = opened.about(format!("connect to {}", options.to.join(", ")))?;
-        if connection.is_plain() && needs_key {
-            return Err(Error::new(format!(
-                "connect to {}: only plain TCP gets through, which cannot prove the key: leave out --announce",
-                options.to.join(", ")
-            )));
-        }
+        let mut connection = opened.about(format!("connect to {to}"))?;
         let bar = progress(size);
         let watch = connection.watch();
         let ticking = bar.clone();
@@ -227,7 +219,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
         let sent = send_file(&mut connection, &mut file, name, size).await;
         ticker.abort();
         bar.finish_and_clear();
-        let digest = sent.about(format!("send {} to {}", options.file.display(), options.to.join(", ")))?;
+        let digest = sent.about(format!("send {} to {to}", options.file.display()))?;
         let summary = Summary::new(name, size, started, &digest, connection.status());
         connection.closed().await;
         summary.print(options.format);
@@ -274,7 +266,7 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     }
     if options.key_file.is_none() && !options.open {
         return Err(Error::new(
-            "everybody who reaches this receiver could store files here: give --key-file, or --open, which replaces none",
+            "any client that reaches this receiver could store files here: give --key-file, or --open, which replaces none",
         ));
     }
     raise_descriptor_limit();
@@ -302,17 +294,12 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
             tokio::select! {
                 accepted = listener.accept(), if more => {
                     let (connection, folder) = (accepted.about("accept")?, folder.clone());
-                    if connection.is_plain() && !options.open {
-                        let peer = connection.peer_address().about("peer")?;
-                        report(format_args!("error: receive from {peer}: plain TCP cannot prove the key"));
-                        continue;
-                    }
                     begun += 1;
                     let slots = slots.clone();
                     transfers.spawn(async move {
                         let peer = connection.peer_address().about("peer")?;
                         let stored = slots.hold(peer.ip(), store(connection, peer, &folder)).await;
-                        let made_room = || Error::new(format!("receive from {peer}: it had to make room for others"));
+                        let made_room = || Error::new(format!("receive from {peer}: it was evicted for others"));
                         stored.unwrap_or_else(|| Err(made_room()))
                     });
                 }
@@ -332,9 +319,12 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
                 else => break,
             }
         }
-        let refused = listener.arrivals().refused;
+        let Arrivals { refused, downgraded, .. } = listener.arrivals();
         if refused > 0 {
             eprintln!("{refused} subflows were refused: they said no hello, or proved nothing");
+        }
+        if downgraded > 0 {
+            eprintln!("{downgraded} plain TCP connections were refused: with a key all is sealed");
         }
         failed.map_or(Ok(()), |_| Err(Error::new("a transfer failed; see above")))
     })
@@ -390,7 +380,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("it has more than 200 bytes");
     }
     if name.chars().any(|c| c.is_control() || is_invisible(c)) {
-        return Err("it has characters that nobody sees");
+        return Err("it has invisible characters");
     }
     Ok(())
 }

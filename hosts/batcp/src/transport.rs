@@ -276,7 +276,7 @@ impl LockedState {
             match frame {
                 Frame::Segment { number, payload } => {
                     if self.dropped.is_some() {
-                        self.fail(io::ErrorKind::ConnectionReset, "data came that nobody reads".into());
+                        self.fail(io::ErrorKind::ConnectionReset, "data came after the reader ended".into());
                         return Ok(());
                     }
                     let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
@@ -358,7 +358,7 @@ impl LockedState {
         let mut changed = Vec::new();
         for (&id, subflow) in &mut self.subflows {
             subflow.refresh(now);
-            subflow.path = subflow.link.path();
+            let before = std::mem::replace(&mut subflow.path, subflow.link.path());
             if let Some(received) = now.checked_sub(subflow.path.silence) {
                 self.last_alive = self.last_alive.max(received);
             }
@@ -372,6 +372,8 @@ impl LockedState {
             }
             subflow.sample(now);
             let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
+            total.tcp_bytes_sent += subflow.path.sent.saturating_sub(before.sent);
+            total.tcp_bytes_retransmitted += subflow.path.retransmitted.saturating_sub(before.retransmitted);
             total.rtt_ms = subflow.path.rtt.as_secs_f64() * 1e3;
             total.throughput_kbit = subflow.throughput() * 8e-3;
         }

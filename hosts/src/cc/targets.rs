@@ -100,7 +100,7 @@ pub fn parse_rate(text: &str) -> Result<Option<u32>, Error> {
 /// Set or remove a target. Sockets use it within a round trip.
 pub fn change(selector: TargetSelector, kbit: Option<u32>) -> Result<(), Error> {
     let av = loaded::expect(controls::find("tcp_av")?)?;
-    let map = av.map(selector.map()).ok_or_else(|| Error::new("tcp_av has lost its targets: load it anew"))?;
+    let map = av.map(selector.map()).ok_or_else(|| Error::new("tcp_av has lost its targets: load it again"))?;
     match kbit {
         Some(kbit) => {
             map.update(&selector.key(), &kbit.to_ne_bytes(), MapFlags::ANY).about(format!("target of {selector}"))

@@ -67,7 +67,7 @@ pub fn run(settings: Settings) -> Result<(), Error> {
     let broadcast = BroadcastSockets::open(&interface, index, settings.port)
         .about(format!("announcements on {interface}, UDP port {}", settings.port))?;
     let sockets = Sockets::open().and_then(|mut sockets| sockets.read(index, &[]).map(|_| sockets));
-    let sockets = sockets.about("the kernel does not tell of its connections (CONFIG_INET_DIAG)");
+    let sockets = sockets.about("the kernel does not list its connections (CONFIG_INET_DIAG)");
     let (sockets, bounds, control) = match (sockets, settings.capacity.map(|_| Bounds::load())) {
         (Ok(sockets), None) => (Some(sockets), None, "off (--observe)".into()),
         (Ok(sockets), Some(Ok(bounds))) => (Some(sockets), Some(bounds), "on".into()),
@@ -236,7 +236,7 @@ fn next(due: Instant, interval: Duration, now: Instant) -> Instant {
 }
 
 fn missing(error: &Error) -> String {
-    eprintln!("control is missing, announcing and counting go on: {error}");
+    eprintln!("control is missing, announcing and counting continue: {error}");
     format!("missing: {error}")
 }
 

@@ -126,7 +126,7 @@ impl Model {
             let endless = user.sessions.iter().any(|session| session.length == Length::Endless);
             if endless && self.connection == Connection::User && user.sessions.len() > 1 {
                 return Err(Error::new(format!(
-                    "users[{i}].sessions: an endless one leaves no room for others on one connection; \
+                    "users[{i}].sessions: an endless one leaves no space for others on one connection; \
                      make it a user of its own, or set connection to \"session\""
                 )));
             }

@@ -92,7 +92,7 @@ pub async fn serve(listen: SocketAddr, connections: usize, controls: Controls) -
         tokio::spawn(async move {
             match slots.hold(peer.ip(), converse(stream, runs, &controls)).await {
                 Some(Err(e)) if e.kind() == io::ErrorKind::InvalidData => report(format_args!("{peer}: {e}")),
-                None => report(format_args!("{peer}: it had to make room for others")),
+                None => report(format_args!("{peer}: it was evicted for others")),
                 Some(_) => {}
             }
         });

@@ -29,7 +29,7 @@ pub fn parse(json: &[u8], program: &Program) -> Result<Vec<(String, Update)>> {
         let id = small(&session["clone_session_id"]).map_err(|e| format!("clone_session_id: {e}"))?;
         let length = &session["packet_length_bytes"];
         let packet_length_bytes = if length.is_null() { 0 } else { small(length)? };
-        let config = CloneSession { replicas: replicas(&session)?, packet_length_bytes };
+        let config = CloneSession { replicas: replicas(&session)?, packet_length_bytes, ..Default::default() };
         updates.push((format!("clone session {id}"), Update::InsertCloneSession { session: id, config }));
     }
     Ok(updates)

@@ -50,7 +50,7 @@ pub struct Options {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(0..511))]
     cpu_port: Option<PortNumber>,
 
-    /// Tell only of this packet, counted from 1; those before it go through untold
+    /// Print only this packet, counted from 1; those before it are processed silently
     #[arg(long, value_name = "N")]
     packet: Option<usize>,
 

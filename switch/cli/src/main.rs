@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bmv2;
 mod entries;
 mod explain;
 mod options;
@@ -11,7 +12,7 @@ mod server;
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,10 +20,12 @@ use apswitch_dataplane::control::{Dataplane, DataplaneConfig, Program};
 use clap::Parser;
 use options::{Command, LogFormat, Options};
 use rustix::process::{getpriority_process, setpriority_process};
-use server::{P4RuntimeListener, ServerConfig};
+use server::{P4RuntimeListener, ServerConfig, thrift};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Packets go before what else wants the same core, if this process may say so (setpriority(2)): a packet thread that
 /// waits for a few ms loses what has arrived meanwhile. Both are relative to the niceness that the switch starts with.
@@ -38,7 +41,22 @@ const ASIDE_NICE: i32 = 19;
 const TURNS: u32 = 4;
 
 fn main() -> ExitCode {
-    let options = Options::parse_from(options::without_separator(std::env::args_os()));
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let bmv2 = match bmv2::is_called(&program).then(|| bmv2::translate(words)) {
+        None => None,
+        Some(Ok(bmv2::Line::Start(start))) => Some(start),
+        Some(Ok(bmv2::Line::Text(text))) => return package::print_line(&text),
+        Some(Err(message)) => {
+            eprintln!("{}: {message}", program.display());
+            return ExitCode::from(2);
+        }
+    };
+    let options = match &bmv2 {
+        Some(start) => Options::parse_from(std::iter::once(&program).chain(&start.words)),
+        None => Options::parse_from(options::without_separator(std::env::args_os())),
+    };
+    let bmv2 = bmv2.unwrap_or_default();
     if let Some(command) = &options.command {
         let done = match command {
             Command::Explain(options) => explain::run(options).map_err(|e| format!("explain: {e}")),
@@ -65,7 +83,7 @@ fn main() -> ExitCode {
         })
         .build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(options)),
+        Ok(runtime) => runtime.block_on(run(options, bmv2)),
         Err(e) => Err(format!("cannot start threads: {e}")),
     };
     match result {
@@ -77,9 +95,11 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(options: Options) -> Result<(), String> {
+/// `bmv2`: what is told to someone who calls the switch as BMv2's.
+async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     // Until it is dropped: what is still to be written then has a second.
-    let _log = start_log(&options)?;
+    let _log = start_log(&options, bmv2.log_to_stdout)?;
+    bmv2.notes.iter().for_each(|note| tracing::warn!("{note}"));
     let program = match &options.program {
         Some(path) => {
             let name = path.display();
@@ -130,7 +150,7 @@ async fn run(options: Options) -> Result<(), String> {
     // Niceness of this thread alone, and of those that it starts here: the data plane's.
     let niceness = getpriority_process(None).unwrap_or(0);
     if let Err(e) = setpriority_process(None, niceness + PACKET_NICE) {
-        tracing::debug!("packets do not go before other work: {e}");
+        tracing::debug!("cannot raise scheduling priority: {e}");
     }
     let started = match options.use_files {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),
@@ -144,8 +164,15 @@ async fn run(options: Options) -> Result<(), String> {
     if let Some(program) = program {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
+    let thrift = match bmv2.thrift {
+        Some((port, is_asked_for)) => thrift::bind(port, is_asked_for).await,
+        None => None,
+    };
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", device.device_id, dataplane.ports().len());
+        if let Some(listener) = thrift {
+            tokio::spawn(thrift::serve(listener, address.to_string()));
+        }
     }
     let counted = dataplane.clone();
     let stop = async move {
@@ -171,27 +198,37 @@ fn aside(work: Box<dyn FnOnce() + Send>) {
 /// Logs the counts since the start: at the end, and on SIGUSR1.
 fn log_counts(dataplane: &Dataplane) {
     for port in dataplane.ports() {
-        tracing::info!("port {} ({}): {:?}", port.number, port.interface, port.stats);
+        tracing::info!("port {} ({}): {}", port.number, port.interface, port.stats);
     }
     tracing::info!("dropped packets by reason: {}", dataplane.drops());
 }
 
 /// Lines go through a thread of their own, and are lost when it does not get rid of them: a terminal that is stopped,
 /// or a pipe that nobody reads, stops nothing else.
-fn start_log(options: &Options) -> Result<WorkerGuard, String> {
+fn start_log(options: &Options, to_stdout: bool) -> Result<WorkerGuard, String> {
     let level: LevelFilter = options.log_level.into();
-    let (target, terminal): (Box<dyn Write + Send>, bool) = match &options.log_file {
+    let (target, coloured): (Box<dyn Write + Send>, bool) = match &options.log_file {
         Some(path) => {
             let file = File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
             (Box::new(file), false)
         }
-        None => (Box::new(std::io::stderr()), true),
+        None if to_stdout => (Box::new(std::io::stdout()), std::io::stdout().is_terminal() && wants_colours()),
+        None => (Box::new(std::io::stderr()), std::io::stderr().is_terminal() && wants_colours()),
     };
     let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES).finish(target);
     let log = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(writer);
+    // Frames of HTTP/2 say nothing of what a client asks for, and hide the lines that do.
+    let frames = if level == LevelFilter::TRACE { level } else { level.min(LevelFilter::WARN) };
+    let targets =
+        Targets::new().with_default(level).with_targets([("h2", frames), ("hyper", frames), ("tower", frames)]);
     match options.log_format {
-        LogFormat::Text => log.with_ansi(terminal).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.with_ansi(coloured).finish().with(targets).init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(targets).init(),
     }
     Ok(guard)
+}
+
+/// Returns true unless the environment has NO_COLOR with a value (https://no-color.org).
+fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

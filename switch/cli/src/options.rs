@@ -15,7 +15,7 @@ use crate::explain;
 use crate::server::Tls;
 
 const AFTER_HELP: &str = "\
-Options may stand before or after `--`, where simple_switch_grpc wants its target's.
+Options may be before or after `--`, where simple_switch_grpc wants its target's.
 
 Link model, one --link for each port that has one; a port without one sends at once and has no queue:
   PORT:rate=1mbit        bit/s over all queues (bit, kbit, mbit, gbit); unlimited if missing
@@ -28,10 +28,10 @@ Link model, one --link for each port that has one; a port without one sends at o
        jitter=0ms        added to the delay, uniform from 0 to this; packets keep their order
        loss=0.0          probability that a frame is lost
        overhead=0        bytes that a frame takes on the wire beyond its own
-Queues are standard_metadata.priority, 7 is served first. One --queue for each that is more than that:
+Queues are standard_metadata.priority, 7 is served first. Repeat --queue for each queue that needs more than strict priority:
   PORT/QUEUE:weight=1    no strict priority, but a share, by weight, of what the queues with strict priority leave
-       limit=N           packets, beside the port's limit; unlimited if missing, as are the others
-       limit-bytes=N     bytes, beside the port's limit
+       limit=N           packets, in addition to the port's limit; unlimited if missing, as are the others
+       limit-bytes=N     bytes, in addition to the port's limit
        rate=1mbit        bit/s that the queue takes at most
        burst=0           bytes that it may send at once beyond its rate after a pause
 
@@ -107,18 +107,18 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
 
-    /// Accepted for simple_switch's starters; not used
+    /// Ignored; accepted for compatibility with simple_switch_grpc scripts
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<String>,
 
-    /// Accepted for simple_switch's starters; not used
+    /// Ignored; accepted for compatibility with simple_switch_grpc scripts
     #[arg(long, value_name = "ADDRESS")]
     pub nanolog: Option<String>,
 }
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Tell a packet's way through a program in words
+    /// Explain a packet's path through a program
     Explain(explain::Options),
 
     /// Print what a shell completes after `apswitch`

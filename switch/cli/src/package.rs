@@ -2,6 +2,7 @@
 //! Files that are installed with the program: shell completions and manual pages, made from its options.
 
 use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap::builder::Resettable;
@@ -41,6 +42,14 @@ pub fn man(subcommand: Option<&str>) -> Result<(), String> {
 fn verbatim(title: &str, text: &str) -> String {
     let line = |line: &str| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-"));
     format!(".SH {title}\n.nf\n{}.fi\n", text.lines().map(line).collect::<String>())
+}
+
+/// Prints a line, as a whole program.
+pub fn print_line(text: &str) -> ExitCode {
+    match print(format!("{}\n", text.trim_end()).as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(2),
+    }
 }
 
 /// A reader that has seen enough, as `head` has, is no error.

@@ -4,7 +4,7 @@
 #[path = "../../dataplane/tests/common/namespace.rs"]
 mod namespace;
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -100,4 +100,31 @@ fn a_log_that_nobody_reads_stops_no_packet() {
     let log = String::from_utf8_lossy(&log);
     assert!(log.contains("value 1000 index 0"), "{log}");
     assert!(log.contains("dropped packets by reason: "), "{log}");
+}
+
+#[test]
+fn port_that_goes_down_is_logged_once() {
+    if !enter() {
+        return;
+    }
+    ip("link set lo up");
+    pair("s1", "h1");
+    pair("s2", "h2");
+    let mut running = Running::start();
+    let mut lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
+    let mut until = |text: &str| {
+        let mut read = Vec::new();
+        while !read.last().is_some_and(|line: &String| line.contains(text)) {
+            read.push(lines.next().expect("the switch has ended").unwrap());
+        }
+        read
+    };
+    until("P4Runtime on");
+    ip("link set h1 down");
+    until("port 1 (s1) is down");
+    running.signal(Signal::SIGTERM);
+    // The counts of the ports are the last lines but one.
+    let rest = until("dropped packets by reason: ");
+    assert!(!rest.iter().any(|line| line.contains("is down")), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("port 1 (s1): received 0 packets (0 bytes), sent ")), "{rest:?}");
 }

@@ -40,9 +40,11 @@ pub struct Replica {
 }
 
 /// Destinations of the packets of a clone session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloneSession {
     pub replicas: Vec<Replica>,
+    /// Queue of the clones; 0: that of their priority.
+    pub class_of_service: u8,
     /// Bytes of each clone that are kept; 0: all.
     pub packet_length_bytes: u32,
 }

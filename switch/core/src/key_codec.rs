@@ -57,7 +57,7 @@ pub fn pack_field(
             }
             return Ok(());
         }
-        (kind, _) => return invalid(format!("{what} has to be of kind {kind:?}")),
+        (kind, _) => return invalid(format!("{what} has to be of kind {kind}")),
     };
     check_width(&what, value, width)?;
     if mask.as_ref().is_some_and(|mask| !value.is_within(mask)) {

@@ -50,7 +50,7 @@ impl Trace {
             times.push(time);
         }
         match times.last() {
-            None => Err("line 1: there is none: give a time in ms on each line".into()),
+            None => Err("the trace is empty: give a time in ms on each line".into()),
             Some(0) => Err(format!("line {}: the last time is 0, so the trace could never start again", times.len())),
             Some(_) => Ok(Trace { times: times.into() }),
         }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_bad_trace_is_named_with_its_line() {
         for (text, message) in [
-            ("", "line 1: there is none"),
+            ("", "the trace is empty"),
             ("0\n0\n", "line 2: the last time is 0"),
             ("1\n3\n2\n", "line 3: 2 is earlier than 3"),
             ("1\n\n2\n", "line 2: `` is not a time"),

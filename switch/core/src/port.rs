@@ -2,6 +2,7 @@
 //! Counts of a port and of each of its queues: by the packet thread in cells, without locks or memory, and by
 //! whoever reads them as values.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::scheduler::QUEUES;
@@ -26,6 +27,21 @@ pub struct PortStats {
     /// In the queues now.
     pub queue_packets: u64,
     pub queue_bytes: u64,
+}
+
+impl fmt::Display for PortStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PortStats { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } = self;
+        write!(f, "received {rx_packets} packets ({rx_bytes} bytes), sent {tx_packets} ({tx_bytes} bytes)")?;
+        let others = [
+            ("dropped by full queues", self.queue_drops),
+            ("lost by the link model", self.lost),
+            ("not sent", self.tx_errors),
+            ("not received", self.rx_errors),
+            ("waiting", self.queue_packets),
+        ];
+        others.iter().filter(|(_, count)| *count > 0).try_for_each(|(name, count)| write!(f, ", {count} {name}"))
+    }
 }
 
 /// One queue, counted since the start of the switch.

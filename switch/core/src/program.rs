@@ -49,10 +49,31 @@ pub enum MatchKind {
     Optional,
 }
 
+impl fmt::Display for MatchKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MatchKind::Exact => "exact",
+            MatchKind::Lpm => "lpm",
+            MatchKind::Ternary => "ternary",
+            MatchKind::Range => "range",
+            MatchKind::Optional => "optional",
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     Bytes,
     Packets,
+}
+
+impl fmt::Display for MeterUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MeterUnit::Bytes => "bytes",
+            MeterUnit::Packets => "packets",
+        })
+    }
 }
 
 /// A named value: key field, action parameter or digest field.

@@ -37,7 +37,7 @@ impl Throttle {
             None => false,
             Some(0) => true,
             Some(silent) => {
-                tracing::warn!("{silent} more lines that packets caused were not written: {LINES} a second are");
+                tracing::warn!("log rate limit ({LINES}/s) exceeded: {silent} messages suppressed");
                 true
             }
         }

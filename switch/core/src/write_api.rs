@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Updates of the data plane, and the errors that refuse them.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::dataplane_ops::{CloneSession, ColourCounts, CounterValue, DigestConfig, MeterConfig, Replica};
@@ -90,6 +92,15 @@ pub struct EntryView {
 pub enum Replicated {
     Group(u32),
     Session(u32),
+}
+
+impl fmt::Display for Replicated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Replicated::Group(id) => write!(f, "multicast group {id}"),
+            Replicated::Session(id) => write!(f, "clone session {id}"),
+        }
+    }
 }
 
 /// One atomic change.

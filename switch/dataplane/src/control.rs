@@ -139,8 +139,8 @@ struct PortHandle {
 
 struct Inner {
     commands: engine_messages::Sender,
-    /// Bytes that a frame's buffer holds.
-    max_frame_len: usize,
+    /// Bytes that a frame's buffer holds, or will by the packet thread's next command.
+    max_frame_len: AtomicUsize,
     /// Packet-outs that wait.
     packet_outs: Arc<AtomicUsize>,
     store: Mutex<Option<Store>>,
@@ -275,7 +275,7 @@ impl Dataplane {
         let engine = Engine::new(switch, lines, received, clock.clone(), blocking_tasks.clone());
         let inner = Arc::new(Inner {
             commands,
-            max_frame_len,
+            max_frame_len: AtomicUsize::new(max_frame_len),
             packet_outs: Arc::default(),
             store: Mutex::new(None),
             stage: Mutex::new(None),
@@ -325,8 +325,9 @@ impl Dataplane {
             let reason = "this switch has no CPU port, which packet-outs enter by: start it with --cpu-port";
             return Err(UpdateError::FailedPrecondition(reason.into()));
         }
-        if frame.len() > self.inner.max_frame_len {
-            let (length, most) = (frame.len(), self.inner.max_frame_len);
+        let most = self.inner.max_frame_len.load(Relaxed);
+        if frame.len() > most {
+            let length = frame.len();
             return Err(UpdateError::InvalidArgument(format!("a frame of {length} bytes: {most} are the most")));
         }
         let Some(place) = Place::take(&self.inner.packet_outs, MAX_EVENTS) else {
@@ -404,6 +405,14 @@ impl Inner {
     /// The ports there are now, in their order.
     fn ports(&self) -> Vec<Arc<PortHandle>> {
         self.ports.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes room for the frames of an interface with this MTU.
+    fn make_room(&self, mtu: usize) {
+        let max_frame_len = mtu + FRAME_OVERHEAD;
+        if self.max_frame_len.fetch_max(max_frame_len, Relaxed) < max_frame_len {
+            self.commands.send(Command::Grow { max_frame_len });
+        }
     }
 
     fn store(&self) -> MutexGuard<'_, Option<Store>> {

@@ -254,6 +254,10 @@ impl Engine {
                         self.lines[index].enabled = enabled;
                     }
                 }
+                Some(Command::Grow { max_frame_len }) => {
+                    self.switch.pool.grow(max_frame_len);
+                    self.received.drain(..).for_each(|packet| self.switch.pool.give(packet));
+                }
                 Some(Command::AddPort(added)) => {
                     let (port, line) = *added;
                     self.switch.serve(now);

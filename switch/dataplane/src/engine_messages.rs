@@ -91,6 +91,10 @@ pub enum Command {
         port: PortNumber,
         enabled: bool,
     },
+    /// Longer frames are to come: packets have room for so many bytes.
+    Grow {
+        max_frame_len: usize,
+    },
     /// Adds a port, whose number none has.
     AddPort(Box<(Port, Line)>),
     /// Takes the port away; what waits there is dropped. The answer is what is left of it, to be closed elsewhere.

@@ -6,9 +6,9 @@
 //! | layer | modules | what it knows |
 //! | --- | --- | --- |
 //! | ports | [`port`] | frames in and out of an interface, in batches; `unsafe`, and nothing else here is |
-//! | packet thread | `wait`, `engine_messages`, `engine` | the one thread that owns the switch and its ports; the only place that reads the clock |
+//! | packet thread | `wait`, `engine_messages`, `engine` | the one thread that owns the switch and its ports; the only place that reads the clock of packets |
 //! | control | [`control`], [`device`] | the handle; what a switch is made of, in words |
-//! | clients | [`peer`] | who is at the other end of a connection, and what it may do |
+//! | clients | [`peer`], [`client_log`] | who is at the other end of a connection, and what it may do; lines of the log about it |
 //!
 //! Answers of the packet thread are futures of no runtime: [`block_on`] waits for them where there is none.
 
@@ -17,6 +17,7 @@
 // Packets are handed around by pointer.
 #![allow(clippy::vec_box)]
 
+pub mod client_log;
 pub mod control;
 pub mod device;
 mod engine;

@@ -78,6 +78,22 @@ fn id_of(program: &mut Value, header: &str) -> Value {
 }
 
 #[test]
+fn program_of_another_architecture_or_format_is_named_with_the_fix() {
+    refused("features", &["parser `ingress_parser`", "for PSA", "end it in V1Switch", "--arch v1model"], |program| {
+        program["parsers"][0]["name"] = json!("ingress_parser");
+        let second = program["parsers"][0].clone();
+        program["parsers"].as_array_mut().unwrap().push(second);
+    });
+    refused("features", &["parser `main_parser`", "for PNA"], |program| {
+        program["parsers"][0]["name"] = json!("main_parser");
+        program["pipelines"] = json!([]);
+    });
+    refused("features", &["table `", "from before 2017", "compile the P4 program again"], |program| {
+        tables(program)[0].as_object_mut().unwrap().remove("action_ids");
+    });
+}
+
+#[test]
 fn a_fixed_header_is_not_copied_onto_one_with_a_varbit() {
     // As many registers: 64 bits beside the varbit's 40 and its length.
     refused("variable", &["primitive `assign_header`", "different types"], |program| {

@@ -124,7 +124,8 @@ fn multicast_copies_carry_their_instance() {
 #[test]
 fn clones_keep_the_listed_fields_and_nothing_else() {
     let lab = lab();
-    let config = CloneSession { replicas: vec![Replica { port: 3, rid: 9 }], packet_length_bytes: 0 };
+    let config =
+        CloneSession { replicas: vec![Replica { port: 3, rid: 9 }], packet_length_bytes: 0, ..Default::default() };
     lab.write(vec![Update::InsertCloneSession { session: 7, config: config.clone() }]);
     // From ingress: the packet as it came.
     let frame = [request(0x0e, 1, 4711), vec![1, 2, 3]].concat();

@@ -36,7 +36,8 @@ fn a_million_packets_do_no_harm() {
     ] {
         updates.push(Update::InsertEntry(entry));
     }
-    let session = CloneSession { replicas: vec![Replica { port: 510, rid: 1 }], packet_length_bytes: 0 };
+    let session =
+        CloneSession { replicas: vec![Replica { port: 510, rid: 1 }], packet_length_bytes: 0, ..Default::default() };
     updates.push(Update::InsertCloneSession { session: 1, config: session });
     for digest in 0..program.digests.len() {
         let config = Some(DigestConfig { ack_timeout_ns: 1_000_000 });

@@ -61,7 +61,10 @@ fn others_are_served(lab: &Lab) {
 
 fn session(ports: &[u16]) -> Update {
     let replicas = ports.iter().map(|&port| Replica { port, rid: 1 }).collect();
-    Update::InsertCloneSession { session: 7, config: CloneSession { replicas, packet_length_bytes: 0 } }
+    Update::InsertCloneSession {
+        session: 7,
+        config: CloneSession { replicas, packet_length_bytes: 0, ..Default::default() },
+    }
 }
 
 /// Waits until so many packets were dropped for the reason.

@@ -126,7 +126,7 @@ fn backups_take_the_place_of_replicas_whose_port_is_down() {
     let replica = |port, rid| Replica { port, rid };
     let mut changes = Vec::new();
     let group = Update::InsertMulticastGroup { group: 5, replicas: vec![replica(1, 0), replica(2, 0)] };
-    let config = CloneSession { replicas: vec![replica(1, 9)], packet_length_bytes: 60 };
+    let config = CloneSession { replicas: vec![replica(1, 9)], packet_length_bytes: 60, ..Default::default() };
     let backups = |of, backups| Update::SetBackups { of, backups };
     for update in [
         group,

@@ -287,7 +287,7 @@ fn policy(leaves: &Leaves, name: &str, queues: usize) -> Result<LinkConfig, Stat
             let number = queue.as_ref().and_then(|queue| queue.parse::<usize>().ok()).filter(|number| *number < queues);
             let Some(number) = number else {
                 let given = queue.unwrap_or_default();
-                return refuse(format!("{at}, input {id}: queue {given:?} is none of 0 to {}", queues - 1));
+                return refuse(format!("{at}, input {id}: queue {given:?} is not within 0 to {}", queues - 1));
             };
             if !taken.insert(number) {
                 return refuse(format!("{at}, input {id}: queue {number} is an input already"));

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use apswitch_dataplane::client_log;
 use apswitch_dataplane::peer::{self, Peer};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,6 +22,22 @@ const VERSION: &str = "0.10.0";
 const BACKLOG: usize = 2;
 
 pub struct Service(pub Arc<Shared>);
+
+impl Service {
+    async fn checked_set(
+        &self,
+        client: Option<&Peer>,
+        request: gnmi::SetRequest,
+    ) -> Result<Response<gnmi::SetResponse>, Status> {
+        peer::check_sets(client).map_err(Status::permission_denied)?;
+        set::check_operations(&request)?;
+        // To its end, even when the client goes away.
+        match tokio::spawn(self.0.clone().set(request)).await {
+            Ok(result) => result.map(Response::new),
+            Err(_) => Err(Status::internal("the request could not be completed")),
+        }
+    }
+}
 
 #[tonic::async_trait]
 impl gnmi::g_nmi_server::GNmi for Service {
@@ -53,14 +70,10 @@ impl gnmi::g_nmi_server::GNmi for Service {
     }
 
     async fn set(&self, request: Request<gnmi::SetRequest>) -> Result<Response<gnmi::SetResponse>, Status> {
-        peer::check_sets(request.extensions().get::<Peer>()).map_err(Status::permission_denied)?;
-        let (shared, request) = (self.0.clone(), request.into_inner());
-        set::check_operations(&request)?;
-        // To its end, even when the client goes away.
-        match tokio::spawn(shared.set(request)).await {
-            Ok(result) => result.map(Response::new),
-            Err(_) => Err(Status::internal("the request could not be completed")),
-        }
+        let client = request.extensions().get::<Peer>().cloned();
+        self.checked_set(client.as_ref(), request.into_inner()).await.inspect_err(|status| {
+            client_log::log(client.as_ref(), format_args!("gNMI Set refused: {}", status.message()));
+        })
     }
 
     type SubscribeStream = ReceiverStream<Result<gnmi::SubscribeResponse, Status>>;

@@ -252,7 +252,7 @@ pub fn check_fixed(fixed: BTreeMap<Path, Value>, tree: &BTreeMap<Path, Value>) -
         match tree.get(&path) {
             Some(has) if *has == value => {}
             Some(has) => return Err(Status::invalid_argument(format!("{path}: always {} here", has.text()))),
-            None => return Err(Status::not_found(format!("{path}: there is none"))),
+            None => return Err(Status::not_found(format!("{path}: does not exist"))),
         }
     }
     Ok(())

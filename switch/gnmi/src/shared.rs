@@ -113,7 +113,7 @@ impl Shared {
             let update = render::updates(&pattern, &leaves, encoding);
             // Wildcards may match nothing, as on a switch that has no port yet.
             if update.is_empty() && pattern.exact().is_ok() {
-                return Err(Status::not_found(format!("{pattern}: there is none")));
+                return Err(Status::not_found(format!("{pattern}: does not exist")));
             }
             let (timestamp, prefix) = (render::timestamp(), prefix.clone());
             notification.push(gnmi::Notification { timestamp, prefix, update, ..Default::default() });

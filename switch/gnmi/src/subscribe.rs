@@ -133,7 +133,10 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
         let asked = Duration::from_nanos(subscription.sample_interval);
         let heartbeat = Some(Duration::from_nanos(subscription.heartbeat_interval)).filter(|beat| !beat.is_zero());
         if heartbeat.is_some_and(|beat| beat < MIN_INTERVAL) {
-            return Err(Status::invalid_argument(format!("{pattern}: heartbeat_interval: at least {MIN_INTERVAL:?}")));
+            return Err(Status::invalid_argument(format!(
+                "{pattern}: heartbeat_interval: at least {} ms",
+                MIN_INTERVAL.as_millis()
+            )));
         }
         let watch = |interval, changes| Watch {
             pattern: pattern.clone(),
@@ -150,7 +153,10 @@ fn watches(list: &gnmi::SubscriptionList) -> Result<Vec<Watch>, Status> {
             SubscriptionMode::OnChange => watch(LOOK, true),
             SubscriptionMode::Sample if asked.is_zero() => watch(MIN_INTERVAL, subscription.suppress_redundant),
             SubscriptionMode::Sample if asked < MIN_INTERVAL => {
-                return Err(Status::invalid_argument(format!("{pattern}: sample_interval: at least {MIN_INTERVAL:?}")));
+                return Err(Status::invalid_argument(format!(
+                    "{pattern}: sample_interval: at least {} ms",
+                    MIN_INTERVAL.as_millis()
+                )));
             }
             SubscriptionMode::Sample => watch(asked, subscription.suppress_redundant),
             // Counters change all the time, so that both of its meanings are this.

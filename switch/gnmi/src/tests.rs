@@ -20,7 +20,7 @@ use super::shared::Shared;
 
 #[path = "../../dataplane/tests/common/namespace.rs"]
 mod namespace;
-use namespace::{enter, ip, pair};
+use namespace::{enter, pair};
 
 const SOON: Duration = Duration::from_secs(10);
 const CPU_PORT: PortNumber = 510;
@@ -181,8 +181,6 @@ fn ports_that_cannot_come_are_refused_with_the_mend() {
     lab.refused(invalid, "s1 is port 1 until this request has ended", renumbered);
     let mtu = json!({"id": 2, "mtu": 9000});
     lab.refused(invalid, "always 1500", request([], [("/interfaces/interface[name=s2]/config", mtu)]));
-    ip("link set s2 mtu 4000");
-    lab.refused(invalid, "ip link set s2 mtu 2030", add("s2", 2));
     let many = (0..65).map(|number| json!({"name": format!("x{number}"), "config": {"id": 100 + number}}));
     let many = json!({"interface": many.collect::<Vec<_>>()});
     lab.refused(Code::ResourceExhausted, "65 ports", request([], [("/interfaces", many)]));

@@ -137,6 +137,18 @@ impl Arbiter {
         Some(notice(self.device_id, name, self.elections.get(name)?, client))
     }
 
+    /// Describes a client's part in the election of its role, for the log; `None`: it has not arbitrated.
+    pub fn describe(&self, client: ClientId) -> Option<String> {
+        let name = self.role_of.get(&client)?;
+        let election = self.elections.get(name)?;
+        let part = if election.primary == Some(client) { "primary" } else { "backup" };
+        let role = if name.is_empty() { "the default role".to_owned() } else { format!("role {name:?}") };
+        Some(match election.clients.get(&client)? {
+            Some(id) => format!("{part} of {role} with election id {id}"),
+            None => format!("{part} of {role} without an election id"),
+        })
+    }
+
     /// Returns true if some client has ever used this role; the default role always exists.
     pub fn knows_role(&self, role: &str) -> bool {
         role.is_empty() || self.elections.contains_key(role)
@@ -266,6 +278,9 @@ mod tests {
         assert!(!arbiter.is_primary_request("", hello(Some(10), "").election_id.as_ref()));
         assert!(!arbiter.is_primary_request("", None));
         assert!(arbiter.is_primary(2) && !arbiter.is_primary(1));
+        assert_eq!(arbiter.describe(1).unwrap(), "backup of the default role with election id 10");
+        assert_eq!(arbiter.describe(3).unwrap(), "backup of the default role without an election id");
+        assert_eq!(arbiter.describe(4), None);
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl Clients {
         }
     }
 
+    /// Describes a client's part in the election of its role, for the log.
+    pub fn describe(&self, client: ClientId) -> Option<String> {
+        self.lock().arbiter.describe(client)
+    }
+
     pub fn is_primary(&self, client: ClientId) -> bool {
         self.lock().arbiter.is_primary(client)
     }
@@ -159,7 +164,6 @@ impl Inner {
             let message = StreamMessageResponse { update: Some(Update::Arbitration(notice)) };
             let lost = self.clients.get(&to).is_some_and(|client| client.queue.try_send(Ok(message)).is_err());
             if lost {
-                tracing::warn!("a P4Runtime client takes no messages: its stream is closed");
                 self.clients.remove(&to);
                 notices.now.extend(self.arbiter.disconnect(to).now);
             }

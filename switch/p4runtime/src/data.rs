@@ -6,12 +6,13 @@
 use apswitch_dataplane::control::Value;
 
 use super::error::{Checked, refuse};
+use super::names::Naming;
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::v1::{P4Data, P4StructLike, p4_data};
-use super::translation::{SdnType, translation};
+use super::translation::{SdnType, Types};
 use super::value;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Scalar {
     Bit(u32),
     Int(u32),
@@ -22,20 +23,21 @@ pub enum Scalar {
     Translated(SdnType, u32),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum DataType {
     Scalar(Scalar),
     Struct(Vec<Scalar>),
     Tuple(Vec<Scalar>),
 }
 
+/// Widths as errors name them.
+pub fn listed<T: ToString>(widths: &[T]) -> String {
+    widths.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl DataType {
     /// `widths`: of the data plane's values.
-    pub fn new(
-        spec: Option<&info::P4DataTypeSpec>,
-        types: Option<&info::P4TypeInfo>,
-        widths: &[u32],
-    ) -> Checked<DataType> {
+    pub fn new(spec: Option<&info::P4DataTypeSpec>, types: &Types<'_>, widths: &[u32]) -> Checked<DataType> {
         use info::p4_data_type_spec::TypeSpec;
         let Some(inner) = spec.and_then(|spec| spec.type_spec.as_ref()) else {
             return refuse!(InvalidArgument, "the P4Info gives no type");
@@ -45,7 +47,7 @@ impl DataType {
         let mut member = |spec| scalar(spec, types, width.next().unwrap_or_default());
         let found = match inner {
             TypeSpec::Struct(name) => {
-                let Some(found) = types.and_then(|types| types.structs.get(&name.name)) else {
+                let Some(found) = types.info.and_then(|types| types.structs.get(&name.name)) else {
                     return refuse!(InvalidArgument, "struct {} is not in the P4Info", name.name);
                 };
                 let members = found.members.iter().map(|of| member(of.type_spec.as_ref()));
@@ -72,7 +74,12 @@ impl DataType {
         let widths: Vec<u32> = self.scalars().iter().map(|scalar| scalar.width()).collect();
         match widths == loaded {
             true => Ok(()),
-            false => refuse!(InvalidArgument, "{widths:?} bits in the P4Info, {loaded:?} in the device config"),
+            false => refuse!(
+                InvalidArgument,
+                "{} bits in the P4Info, {} in the device config",
+                listed(&widths),
+                listed(loaded)
+            ),
         }
     }
 
@@ -110,18 +117,18 @@ impl DataType {
 }
 
 impl Scalar {
-    fn width(self) -> u32 {
-        match self {
+    fn width(&self) -> u32 {
+        match *self {
             Scalar::Bit(width) | Scalar::Int(width) | Scalar::Enum(width) | Scalar::Translated(_, width) => width,
             Scalar::Bool => 1,
         }
     }
 
-    fn encode(self, value: &Value) -> P4Data {
+    fn encode(&self, value: &Value) -> P4Data {
         use p4_data::Data;
         let data = match self {
             Scalar::Bit(_) => Data::Bitstring(value::from_value(value)),
-            Scalar::Int(width) => Data::Bitstring(value::from_signed(value, width)),
+            Scalar::Int(width) => Data::Bitstring(value::from_signed(value, *width)),
             Scalar::Enum(_) => Data::EnumValue(value::from_value(value)),
             Scalar::Bool => Data::Bool(!value.is_zero()),
             Scalar::Translated(sdn_type, _) => Data::Bitstring(sdn_type.encode(value)),
@@ -129,14 +136,16 @@ impl Scalar {
         P4Data { data: Some(data) }
     }
 
-    fn decode(self, data: Option<&p4_data::Data>) -> Checked<Value> {
+    fn decode(&self, data: Option<&p4_data::Data>) -> Checked<Value> {
         use p4_data::Data;
         match (self, data) {
-            (Scalar::Bit(width), Some(Data::Bitstring(bytes))) => Ok(value::to_value(bytes, width)?),
-            (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_value(bytes, width)?),
-            (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_value(bytes, width)?),
+            (Scalar::Bit(width), Some(Data::Bitstring(bytes))) => Ok(value::to_value(bytes, *width)?),
+            (Scalar::Int(width), Some(Data::Bitstring(bytes))) => Ok(value::signed_to_value(bytes, *width)?),
+            (Scalar::Enum(width), Some(Data::EnumValue(bytes))) => Ok(value::to_value(bytes, *width)?),
             (Scalar::Bool, Some(&Data::Bool(value))) => Ok(value.into()),
-            (Scalar::Translated(sdn_type, width), Some(Data::Bitstring(bytes))) => sdn_type.decode(bytes, width),
+            (Scalar::Translated(sdn_type, width), Some(Data::Bitstring(bytes))) => {
+                sdn_type.decode(bytes, *width, Naming::Give)
+            }
             (_, Some(_)) => refuse!(InvalidArgument, "the data does not have the type of the P4Info"),
             (_, None) => refuse!(InvalidArgument, "there is no data"),
         }
@@ -144,16 +153,16 @@ impl Scalar {
 }
 
 /// `loaded`: bits of the data plane's value.
-fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>, loaded: u32) -> Checked<Scalar> {
+fn scalar(spec: Option<&info::P4DataTypeSpec>, types: &Types<'_>, loaded: u32) -> Checked<Scalar> {
     use info::p4_bitstring_like_type_spec::TypeSpec as Bits;
     use info::p4_data_type_spec::TypeSpec;
     let checked = |width: i32| match u32::try_from(width) {
         Ok(width @ 1..) => Ok(width),
         _ => refuse!(InvalidArgument, "a value of {width} bits"),
     };
-    match original_type(spec, types)? {
-        TypeSpec::NewType(name) => match translation(&name.name, types) {
-            Some(found) => Ok(Scalar::Translated(SdnType::of_translation(&name.name, found, loaded)?, loaded)),
+    match original_type(spec, types.info)? {
+        TypeSpec::NewType(name) => match types.translation(&name.name) {
+            Some(found) => Ok(Scalar::Translated(SdnType::of_translation(&name.name, found, types, loaded)?, loaded)),
             None => refuse!(InvalidArgument, "type {} is not in the P4Info", name.name),
         },
         TypeSpec::Bitstring(bits) => match &bits.type_spec {
@@ -164,6 +173,7 @@ fn scalar(spec: Option<&info::P4DataTypeSpec>, types: Option<&info::P4TypeInfo>,
         TypeSpec::Bool(_) => Ok(Scalar::Bool),
         TypeSpec::SerializableEnum(name) => {
             match types
+                .info
                 .and_then(|types| types.serializable_enums.get(&name.name))
                 .and_then(|e| e.underlying_type.as_ref())
             {

@@ -284,10 +284,15 @@ impl Device {
         Ok(())
     }
 
-    /// Carries the client metadata and the digests of the running pipeline over to the next one.
+    /// Carries the client metadata, the names of values and the digests of the running pipeline over to the next one.
     fn keep(&self, next: &Pipeline, mut client_metadata: ClientMetadata) -> ClientMetadata {
         let Ok(running) = self.pipeline() else { return client_metadata };
         let (before, after) = (&running.schema, &next.schema);
+        for (name, names) in &after.names {
+            if let Some(before) = before.names.get(name) {
+                names.take_over(before);
+            }
+        }
         let target = |table: TableId| {
             let name = &before.table_of(table)?.name;
             after.tables.values().find(|table| table.name == *name).map(|table| table.target)

@@ -8,15 +8,17 @@ use apswitch_dataplane::control::{
 
 use super::error::{Checked, refuse};
 use super::matching::{self, Seen, numbered};
+use super::names::Naming;
 use super::proto::p4::config::v1::meter_spec;
 use super::proto::p4::v1 as p4;
 use super::schema::{Action, Profile, Schema, Scope, Table, TableAction};
 use super::value;
 use bytes::Bytes;
 
-/// The key of `message`; its match fields may come in any order, "don't care" fields are left out.
-pub fn key(table: &Table, message: &p4::TableEntry) -> Checked<EntryKey> {
-    let fields = matching::match_fields(&table.name, &table.fields, &message.r#match)?;
+/// The key of `message`; its match fields may come in any order, "don't care" fields are left out. `naming`: of values
+/// that have no name yet.
+pub fn key(table: &Table, message: &p4::TableEntry, naming: Naming) -> Checked<EntryKey> {
+    let fields = matching::match_fields(&table.name, &table.fields, &message.r#match, naming)?;
     Ok(EntryKey { fields, priority: priority(table, message.priority)? })
 }
 
@@ -90,7 +92,7 @@ fn params(action: &Action, given: &[p4::action::Param]) -> Checked<Vec<Value>> {
             return refuse!(InvalidArgument, "{} {} is given twice", action.name, known.name);
         }
         values[i] = (known.sdn_type)
-            .decode(&param.value, known.width)
+            .decode(&param.value, known.width, Naming::Give)
             .map_err(|bad| bad.at(format_args!("{} {}", action.name, known.name)))?;
     }
     match action.params.iter().enumerate().find(|&(i, _)| !seen.contains(i)) {
@@ -310,6 +312,13 @@ pub fn canonical_key(request: p4::TableEntry) -> p4::TableEntry {
 
 pub fn action_message(schema: &Schema, table: &Table, call: &ActionCall) -> Option<p4::TableAction> {
     let action = call_message(schema, &table.actions, call)?;
+    Some(p4::TableAction { r#type: Some(p4::table_action::Type::Action(action)) })
+}
+
+/// Returns the message for NoAction, if the table has it.
+pub fn no_action(schema: &Schema, table: &Table) -> Option<p4::TableAction> {
+    let is_it = |choice: &&TableAction| schema.actions.get(&choice.id).is_some_and(|action| action.name == "NoAction");
+    let action = p4::Action { action_id: table.actions.iter().find(is_it)?.id, params: Vec::new() };
     Some(p4::TableAction { r#type: Some(p4::table_action::Type::Action(action)) })
 }
 

@@ -151,16 +151,20 @@ pub fn batch_status(operation: &str, outcomes: &[Checked<()>]) -> Result<(), Sta
         }
         details.push(part);
     }
-    let message = format!("{operation}: {failures} of {} failed", outcomes.len());
+    let message = format!("{operation}: {failures} of {} failed{}", outcomes.len(), first(outcomes));
     let status = rpc::Status { code: Code::Unknown as i32, message: message.clone(), details };
     Err(Status { code: Code::Unknown, message, details: status.encode_to_vec().into() })
 }
 
+/// Names the first failure, for clients and logs that do not show the details.
+fn first(outcomes: &[Checked<()>]) -> String {
+    let first = outcomes.iter().enumerate().find_map(|(place, outcome)| Some((place + 1, outcome.as_ref().err()?)));
+    first.map(|(place, refusal)| format!("; the first is number {place}: {}", refusal.message)).unwrap_or_default()
+}
+
 /// The status of a batch whose errors are too many to be told one by one.
 fn without_details(operation: &str, outcomes: &[Checked<()>], failures: usize) -> Status {
-    let first = outcomes.iter().enumerate().find_map(|(place, outcome)| Some((place + 1, outcome.as_ref().err()?)));
-    let first = first.map(|(place, refusal)| format!("; the first is number {place}: {}", refusal.message));
-    let (number, first) = (outcomes.len(), first.unwrap_or_default());
+    let (number, first) = (outcomes.len(), first(outcomes));
     Status::new(
         Code::Unknown,
         format!("{operation}: {failures} of {number} failed, too many for an error of each{first}"),
@@ -181,6 +185,7 @@ mod tests {
     #[test]
     fn each_part_of_a_batch_has_its_error_as_far_as_they_can_be_sent() {
         let few = batch(3);
+        assert_eq!(few.message, "Write: 1 of 3 failed; the first is number 2: no such table");
         assert_eq!(rpc::Status::decode(few.details).unwrap().details.len(), 3);
         let many = batch(1_000_000);
         assert!(many.details.is_empty());

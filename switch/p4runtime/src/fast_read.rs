@@ -62,7 +62,8 @@ pub fn counter_of<'s, 'm>(schema: &'s Schema, entity: &'m [u8]) -> Option<(&'s T
         let mut matched = bytes(&mut rest, ENTRY_MATCH)?;
         let id = number(&mut matched, MATCH_FIELD_ID)?;
         let exact = only(only(matched, MATCH_EXACT)?, EXACT_VALUE)?;
-        let is_usual = (u64::from(known.id), known.kind, known.sdn_type) == (id, MatchKind::Exact, SdnType::Plain);
+        let is_usual = (u64::from(known.id), known.kind) == (id, MatchKind::Exact);
+        let is_usual = is_usual && matches!(known.sdn_type, SdnType::Plain);
         (is_usual && value::canonical(exact, known.width) == Ok(exact))
             .then(|| KeyField::Exact(Value::from_bytes(exact)))
     };
@@ -117,6 +118,7 @@ fn end(mut message: Vec<u8>, named: &[u8], data: u32, value: CounterValue) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Naming;
     use crate::proto::p4::v1 as p4;
     use apswitch_dataplane::control::{CounterId, TableId};
     use bytes::Bytes;
@@ -250,7 +252,7 @@ mod tests {
             let usual = counter_of(&schema, &request);
             prop_assert_eq!(usual.is_some(), zeros == 0 && !turned);
             if let Some((table, key, named)) = usual {
-                prop_assert_eq!(Ok(key), entry::key(table, &message));
+                prop_assert_eq!(Ok(key), entry::key(table, &message, Naming::Find));
                 let answer = entity(entry::canonical_key(message), Some(entry::counter_message(found)));
                 prop_assert_eq!(&counter_message(named, found)[..], &answer[..]);
             }

@@ -7,7 +7,7 @@ use apswitch_dataplane::control::Program;
 
 use super::error::{Checked, refuse};
 use super::proto::p4::config::v1 as info;
-use super::translation::{self, SdnType};
+use super::translation::{SdnType, Types};
 
 /// Bits of a field at most: p4c has none wider.
 const MAX_FIELD_BITS: u32 = 2048;
@@ -25,7 +25,7 @@ pub struct HeaderField {
 
 type Metadata = info::controller_packet_metadata::Metadata;
 
-pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: &Program) -> Checked<Vec<HeaderField>> {
+pub fn fields(metadata: &[Metadata], types: &Types<'_>, program: &Program) -> Checked<Vec<HeaderField>> {
     let found = widths(metadata, types, program)?;
     let mut fields: Vec<HeaderField> = Vec::with_capacity(metadata.len());
     for (field, width) in metadata.iter().zip(found) {
@@ -49,10 +49,9 @@ pub fn fields(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: 
 
 /// Widths of the fields on the wire. Of translated ones the P4Info says only what clients see; the header itself is
 /// then that of the program which has these fields.
-fn widths(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: &Program) -> Checked<Vec<u32>> {
-    let is_translated = |field: &Metadata| {
-        field.type_name.as_ref().is_some_and(|name| translation::translation(&name.name, types).is_some())
-    };
+fn widths(metadata: &[Metadata], types: &Types<'_>, program: &Program) -> Checked<Vec<u32>> {
+    let is_translated =
+        |field: &Metadata| field.type_name.as_ref().is_some_and(|name| types.translation(&name.name).is_some());
     let Some(translated) = metadata.iter().find(|field| is_translated(field)) else {
         return Ok(metadata.iter().map(|field| field.bitwidth.max(0) as u32).collect());
     };
@@ -72,7 +71,7 @@ fn widths(metadata: &[Metadata], types: Option<&info::P4TypeInfo>, program: &Pro
             let headers = if found.is_some() { "several headers" } else { "no header" };
             refuse!(
                 Unimplemented,
-                "{name}: how wide type {of} is cannot be told: {headers} of the device config with these fields"
+                "{name}: the width of type {of} is undecidable: {headers} of the device config with these fields"
             )
         }
     }

@@ -10,7 +10,7 @@
 //! | [`stream`], `packet_io`, `digest` | packets, digests and idle entries on the streams |
 //! | `pipeline`, `schema`, `header` | the pipeline config, checked against the program |
 //! | `write`, `read`, `cost`, `direct`, [`read_stream`] | updates and queries; what these take; thousands of counters; long answers |
-//! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
+//! | `entry`, `matching`, `profile`, `replication`, `data`, `translation`, `names`, `value` | table entries, action profiles and value sets, replicas, P4 data and binary strings between messages and the control API |
 //! | [`local`] | a server for clients of this process |
 //! | [`in_process`] | the same with one client, for tests |
 //! | [`simulation`] | all of it with the data plane in one thread and in virtual time, for simulators |
@@ -33,6 +33,7 @@ mod header;
 pub mod in_process;
 pub mod local;
 mod matching;
+mod names;
 mod packet_io;
 mod pipeline;
 mod profile;

@@ -4,11 +4,17 @@
 use apswitch_dataplane::control::{KeyField, MatchKind, Value};
 
 use super::error::{Checked, refuse};
+use super::names::Naming;
 use super::proto::p4::v1 as p4;
 use super::schema::MatchField;
 
 /// `of`: the table or value set whose `known` fields these are.
-pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) -> Checked<Vec<KeyField>> {
+pub fn match_fields(
+    of: &str,
+    known: &[MatchField],
+    matches: &[p4::FieldMatch],
+    naming: Naming,
+) -> Checked<Vec<KeyField>> {
     let any = |field: &MatchField| match field.stored {
         MatchKind::Exact => KeyField::Exact(Value::ZERO),
         MatchKind::Lpm => KeyField::Lpm { value: Value::ZERO, prefix_len: 0 },
@@ -26,7 +32,7 @@ pub fn match_fields(of: &str, known: &[MatchField], matches: &[p4::FieldMatch]) 
         if !given.insert(i) {
             return refuse!(InvalidArgument, "{of} {} is given twice", field.name);
         }
-        fields[i] = match_field(field, field_match.field_match_type.as_ref())
+        fields[i] = match_field(field, field_match.field_match_type.as_ref(), naming)
             .map_err(|e| e.at(format_args!("{of} {}", field.name)))?;
     }
     for (i, field) in known.iter().enumerate() {
@@ -78,10 +84,14 @@ pub fn numbered<T>(known: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Option<us
     }
 }
 
-fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchType>) -> Checked<KeyField> {
+fn match_field(
+    field: &MatchField,
+    given: Option<&p4::field_match::FieldMatchType>,
+    naming: Naming,
+) -> Checked<KeyField> {
     use p4::field_match::FieldMatchType as Given;
-    let MatchField { kind, width, sdn_type, .. } = *field;
-    let read = |bytes: &[u8]| sdn_type.decode(bytes, width);
+    let MatchField { kind, width, ref sdn_type, .. } = *field;
+    let read = |bytes: &[u8]| sdn_type.decode(bytes, width, naming);
     match (kind, given) {
         (MatchKind::Exact, Some(Given::Exact(exact))) => Ok(KeyField::Exact(read(&exact.value)?)),
         (MatchKind::Optional, Some(Given::Optional(optional))) => {
@@ -126,7 +136,7 @@ fn match_field(field: &MatchField, given: Option<&p4::field_match::FieldMatchTyp
             Ok(KeyField::Range { low, high })
         }
         (_, None) => refuse!(InvalidArgument, "no match is given"),
-        _ => refuse!(InvalidArgument, "the field is matched as {kind:?}"),
+        _ => refuse!(InvalidArgument, "the field is matched as {kind}"),
     }
 }
 
@@ -165,8 +175,11 @@ pub fn match_messages(fields: &[MatchField], parts: &[KeyField]) -> Vec<p4::Fiel
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::error::Code;
+    use crate::names::Names;
     use crate::translation::SdnType;
     use p4::field_match::{self as m, FieldMatchType};
     use proptest::prelude::*;
@@ -176,8 +189,8 @@ mod tests {
 
     /// A 12-bit field of each kind, with ids 1 to 5, and as number 6 an optional one as p4c writes it.
     fn known() -> Vec<MatchField> {
-        let field = |id: u32, kind, stored| {
-            let (name, sdn_type) = (format!("{kind:?}"), SdnType::Plain);
+        let field = |id: u32, kind: MatchKind, stored| {
+            let (name, sdn_type) = (kind.to_string(), SdnType::Plain);
             MatchField { id, name, width: 12, sdn_type, kind, stored }
         };
         let mut fields: Vec<MatchField> = (1..).zip(KINDS).map(|(id, kind)| field(id, kind, kind)).collect();
@@ -195,7 +208,7 @@ mod tests {
 
     fn code(extra: &[p4::FieldMatch]) -> Code {
         let matches = [&[exact(b"\x01")], extra].concat();
-        match_fields("t", &known(), &matches).map_or_else(|refusal| refusal.code, |_| Code::Ok)
+        match_fields("t", &known(), &matches, Naming::Give).map_or_else(|refusal| refusal.code, |_| Code::Ok)
     }
 
     #[test]
@@ -239,11 +252,11 @@ mod tests {
             "another kind"
         );
         assert_eq!(
-            match_fields("t", &known(), &[]).unwrap_err().code,
+            match_fields("t", &known(), &[], Naming::Give).unwrap_err().code,
             Code::InvalidArgument,
             "exact fields have no don't care"
         );
-        assert_eq!(match_fields("t", &known(), &[exact(b"")]).unwrap_err().code, Code::OutOfRange);
+        assert_eq!(match_fields("t", &known(), &[exact(b"")], Naming::Give).unwrap_err().code, Code::OutOfRange);
     }
 
     #[test]
@@ -251,7 +264,8 @@ mod tests {
         let mut known = known();
         known.iter_mut().for_each(|field| field.sdn_type = SdnType::Wider(32));
         let code = |extra: p4::FieldMatch| {
-            match_fields("t", &known, &[exact(b"\x01"), extra]).map_or_else(|refusal| refusal.code, |_| Code::Ok)
+            match_fields("t", &known, &[exact(b"\x01"), extra], Naming::Give)
+                .map_or_else(|refusal| refusal.code, |_| Code::Ok)
         };
         let lpm = |value: &'static [u8], prefix_len| {
             field(2, FieldMatchType::Lpm(m::Lpm { value: value.into(), prefix_len }))
@@ -273,15 +287,19 @@ mod tests {
         let many: Vec<MatchField> = (1..=200).map(|id| MatchField { id, ..known().swap_remove(0) }).collect();
         let message = |id| p4::FieldMatch { field_id: id, ..exact(b"\x07") };
         let mut messages: Vec<_> = (1..=200).rev().map(message).collect();
-        assert_eq!(match_fields("t", &many, &messages), Ok(vec![KeyField::Exact(7u32.into()); 200]));
+        assert_eq!(match_fields("t", &many, &messages, Naming::Give), Ok(vec![KeyField::Exact(7u32.into()); 200]));
         let last = messages.swap_remove(0);
         assert_eq!(
-            match_fields("t", &many, &messages).unwrap_err().code,
+            match_fields("t", &many, &messages, Naming::Give).unwrap_err().code,
             Code::InvalidArgument,
             "field 200 is missing"
         );
         messages.extend([last.clone(), last]);
-        assert_eq!(match_fields("t", &many, &messages).unwrap_err().code, Code::InvalidArgument, "given twice");
+        assert_eq!(
+            match_fields("t", &many, &messages, Naming::Give).unwrap_err().code,
+            Code::InvalidArgument,
+            "given twice"
+        );
     }
 
     fn key_field(kind: MatchKind) -> BoxedStrategy<KeyField> {
@@ -316,7 +334,7 @@ mod tests {
                 None => KeyField::Ternary { value: Value::ZERO, mask: Value::ZERO },
             });
             let messages = match_messages(&known, &fields);
-            prop_assert_eq!(match_fields("t", &known, &messages), Ok(fields));
+            prop_assert_eq!(match_fields("t", &known, &messages, Naming::Give), Ok(fields));
         }
 
         #[test]
@@ -325,12 +343,13 @@ mod tests {
             known.truncate(5);
             known.iter_mut().for_each(|field| field.sdn_type = SdnType::Wider(32));
             let messages = match_messages(&known, &fields);
-            prop_assert_eq!(match_fields("t", &known, &messages), Ok(fields.clone()));
+            prop_assert_eq!(match_fields("t", &known, &messages, Naming::Give), Ok(fields.clone()));
+            let names = Arc::new(Names::new(12, &[], Arc::default()).unwrap());
             known.retain(|field| matches!(field.kind, MatchKind::Exact | MatchKind::Optional));
-            known.iter_mut().for_each(|field| field.sdn_type = SdnType::Numeral);
+            known.iter_mut().for_each(|field| field.sdn_type = SdnType::Named(names.clone()));
             fields.retain(|field| matches!(field, KeyField::Exact(_) | KeyField::Optional(_)));
             let messages = match_messages(&known, &fields);
-            prop_assert_eq!(match_fields("t", &known, &messages), Ok(fields));
+            prop_assert_eq!(match_fields("t", &known, &messages, Naming::Give), Ok(fields));
         }
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::error::{Checked, refuse};
 use super::header::HeaderField;
+use super::names::Naming;
 use super::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 
 /// The frame that enters the CPU port: the packet-out header, then the payload.
@@ -21,7 +22,7 @@ pub fn packet_out(header: &[HeaderField], packet: &PacketOut) -> Checked<Vec<u8>
         let mut given = packet.metadata.iter().filter(|m| m.metadata_id == field.id);
         let value = match (given.next(), given.next()) {
             (Some(metadata), None) => (field.sdn_type)
-                .decode(&metadata.value, field.width)
+                .decode(&metadata.value, field.width, Naming::Find)
                 .map_err(|bad| bad.at(format_args!("packet_out.{}", field.name)))?,
             (None, _) if field.is_padding => Value::ZERO,
             (None, _) => return refuse!(InvalidArgument, "packet_out.{} is missing", field.name),

@@ -9,6 +9,7 @@ use apswitch_dataplane::control::{
 use super::entry::{self, EntryKind, weight_message};
 use super::error::{Checked, Refusal, refuse};
 use super::matching;
+use super::names::Naming;
 use super::proto::p4::v1 as p4;
 use super::schema::{Profile, Schema, Table, ValueSet};
 use super::value;
@@ -134,7 +135,11 @@ fn watch(port: &[u8], ports: &[PortNumber]) -> Checked<Option<PortNumber>> {
 }
 
 pub fn set_members(set: &ValueSet, message: &p4::ValueSetEntry) -> Checked<Vec<Vec<KeyField>>> {
-    message.members.iter().map(|member| matching::match_fields(&set.name, &set.fields, &member.r#match)).collect()
+    message
+        .members
+        .iter()
+        .map(|member| matching::match_fields(&set.name, &set.fields, &member.r#match, Naming::Give))
+        .collect()
 }
 
 pub fn set_message(id: u32, set: &ValueSet, members: &[Vec<KeyField>]) -> p4::ValueSetEntry {

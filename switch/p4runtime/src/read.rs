@@ -8,16 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apswitch_dataplane::control::{
-    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, KeyField, MeterConfig, Replicated,
+    ActionCall, ColourCounts, Dataplane, EntryAction, EntryKey, EntryView, MeterConfig, Replicated,
 };
 use bytes::Bytes;
 use prost::Message;
 
 use super::digest::Digests;
 use super::entry::{self, Wanted, default_has_no_key};
-use super::error::{Checked, Refusal, refuse};
+use super::error::{Checked, Code, Refusal, refuse};
 use super::fast_read;
 use super::matching;
+use super::names::Naming;
 use super::pipeline::Pipeline;
 use super::profile;
 use super::proto::p4::v1 as p4;
@@ -179,6 +180,14 @@ impl Reader<'_> {
 
     /// The entries that a match and a priority name, each of which may be left out.
     fn matching(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Views> {
+        match self.named(table, filter) {
+            Err(refusal) if refusal.code == Code::NotFound => Ok(Box::new(std::iter::empty())),
+            found => found,
+        }
+    }
+
+    /// Finds entries as [`Reader::matching`] does; one that is absent is an error.
+    fn named(&self, table: &Table, filter: &p4::TableEntry) -> Checked<Views> {
         let priority = filter.priority;
         if filter.r#match.is_empty() {
             let views = self.snapshot(table)?;
@@ -188,29 +197,31 @@ impl Reader<'_> {
             });
         }
         if table.has_priority && priority == 0 {
-            let fields: Vec<KeyField> = matching::match_fields(&table.name, &table.fields, &filter.r#match)?;
+            let fields = matching::match_fields(&table.name, &table.fields, &filter.r#match, Naming::Find)?;
             return Ok(Box::new(self.snapshot(table)?.filter(move |view| view.entry.key.fields == fields)));
         }
-        match self.dataplane.entry(table.target, &entry::key(table, filter)?) {
-            Ok(view) => Ok(Box::new(std::iter::once(view))),
-            Err(apswitch_dataplane::control::UpdateError::NotFound(_)) => Ok(Box::new(std::iter::empty())),
-            Err(error) => Err(error.into()),
-        }
+        let view = self.dataplane.entry(table.target, &entry::key(table, filter, Naming::Find)?)?;
+        Ok(Box::new(std::iter::once(view)))
     }
 
     fn default_entry(&self, table: &Table, filter: &p4::TableEntry, filtered: bool) -> Checked<Answer> {
         if filtered {
             default_has_no_key(table, filter)?;
         }
-        let Some(call) = self.dataplane.default_action(table.target)? else {
-            return Ok(none());
+        let action = match self.dataplane.default_action(table.target)? {
+            Some(call) => entry::action_message(&self.pipeline.schema, table, &call),
+            // p4c writes none for these tables, and P4Runtime makes it NoAction (1.5, "Default Entry").
+            None => match entry::no_action(&self.pipeline.schema, table).filter(|_| table.profile.is_some()) {
+                Some(action) => Some(action),
+                None => return Ok(none()),
+            },
         };
         let cookie = self.client_metadata.default_cookies.get(&table.target).map_or(&[][..], |cookie| cookie);
         let (controller_metadata, metadata) = entry::split_cookie(cookie);
         #[allow(deprecated)]
         let mut message = p4::TableEntry {
             is_const: table.const_default,
-            action: entry::action_message(&self.pipeline.schema, table, &call),
+            action,
             controller_metadata,
             metadata,
             ..default_key(table.id)
@@ -252,7 +263,7 @@ impl Reader<'_> {
         }
         match filter.r#match.is_empty() || (table.has_priority && filter.priority == 0) {
             true => Ok(Direct::Many(vec![(table.id, self.matching(table, filter)?)])),
-            false => Ok(Direct::One(table, entry::key(table, filter)?)),
+            false => Ok(Direct::One(table, entry::key(table, filter, Naming::Find)?)),
         }
     }
 
@@ -452,7 +463,7 @@ impl Reader<'_> {
                     wrap(Type::CloneSessionEntry(p4::CloneSessionEntry {
                         session_id,
                         replicas: replication::messages(&session.replicas, &backups, &numbered),
-                        class_of_service: 0,
+                        class_of_service: session.class_of_service.into(),
                         packet_length_bytes: session.packet_length_bytes as i32,
                     }))
                 })))

@@ -7,6 +7,7 @@
 mod p4info_check;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use apswitch_dataplane::control::{
     ActionId, CounterId, DigestId, MatchKind, MeterId, ProfileId, RegisterId, TableId, ValueSetId,
@@ -15,6 +16,7 @@ use apswitch_dataplane::control::{
 use super::data::DataType;
 use super::error::{Checked, refuse};
 use super::header::HeaderField;
+use super::names::Names;
 use super::proto::p4::config::v1 as info;
 use super::proto::p4::config::v1::action_profile::SelectorSizeSemantics as SizeSemantics;
 use super::proto::p4::v1 as p4;
@@ -137,6 +139,8 @@ pub struct Digest {
 
 #[derive(Default)]
 pub struct Schema {
+    /// By the types that are strings for clients.
+    pub names: BTreeMap<String, Arc<Names>>,
     pub tables: BTreeMap<u32, Table>,
     pub actions: BTreeMap<u32, Action>,
     pub counters: BTreeMap<u32, Counter>,
@@ -192,7 +196,7 @@ pub fn cells(name: &str, index: Option<&p4::Index>, size: usize) -> Checked<std:
     match index.map(|index| (index.index, usize::try_from(index.index))) {
         None => Ok(0..size),
         Some((_, Ok(index))) if index < size => Ok(index..index + 1),
-        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: there is none at {index}"),
+        Some((index, Ok(_))) => refuse!(OutOfRange, "{name} has {size} cells: index {index} is beyond them"),
         Some((index, Err(_))) => refuse!(InvalidArgument, "{name}: the index {index} is negative"),
     }
 }

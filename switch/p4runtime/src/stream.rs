@@ -139,10 +139,7 @@ pub fn deliver_idle(device: &Device, notices: impl IntoIterator<Item = Notice>) 
     let Ok(pipeline) = device.pipeline() else { return };
     let idle = |notice| match notice {
         Notice::IdleTimeout(entry) => Some(entry),
-        Notice::PortState { port, up } => {
-            tracing::info!("port {port} is {}", if up { "up" } else { "down" });
-            None
-        }
+        Notice::PortState { .. } => None,
     };
     let message = |entry: Box<TableEntry>| Some(entry::key_message(pipeline.schema.table_of(entry.table)?, &entry));
     let table_entry: Vec<p4::TableEntry> = notices.into_iter().filter_map(idle).filter_map(message).collect();

@@ -22,6 +22,7 @@ use prost::Message;
 use super::digest::Digests;
 use super::entry;
 use super::error::{Checked, Code, MAX_ERROR_TEXTS, Status, refuse};
+use super::names::Naming;
 use super::profile;
 use super::proto::p4::v1 as p4;
 use super::proto::p4::v1::entity::Entity;
@@ -308,7 +309,8 @@ impl<'a> Writer<'a> {
         if operation == Type::Insert && table.fields.is_empty() {
             return refuse!(InvalidArgument, "table {} has no key, so it has no entries", table.name);
         }
-        let key = entry::key(table, message)?;
+        let naming = if operation == Type::Insert { Naming::Give } else { Naming::Find };
+        let key = entry::key(table, message, naming)?;
         if operation == Type::Delete {
             self.push(Update::DeleteEntry { table: table.target, key });
             return Ok(());
@@ -470,13 +472,21 @@ impl<'a> Writer<'a> {
                 }
                 let Replicas { replicas, backups, numbered } = replication::replicas(&message.replicas)
                     .map_err(|e| e.at(format_args!("clone session {session}")))?;
-                if message.class_of_service != 0 {
-                    return refuse!(Unimplemented, "clone session {session}: only class of service 0 is supported");
-                }
+                let queues = self.dataplane.queues();
+                let class_of_service = match u8::try_from(message.class_of_service) {
+                    Ok(class) if usize::from(class) < queues => class,
+                    _ => {
+                        let class = message.class_of_service;
+                        return refuse!(
+                            InvalidArgument,
+                            "clone session {session}: class of service {class}: the ports have {queues} queues, from 0 on"
+                        );
+                    }
+                };
                 let Ok(packet_length_bytes) = u32::try_from(message.packet_length_bytes) else {
                     return refuse!(InvalidArgument, "clone session {session}: the packet length is negative");
                 };
-                let config = CloneSession { replicas, packet_length_bytes };
+                let config = CloneSession { replicas, class_of_service, packet_length_bytes };
                 self.push(match operation {
                     Type::Insert => Update::InsertCloneSession { session, config },
                     _ => Update::ModifyCloneSession { session, config },

@@ -251,7 +251,13 @@ fn parser(loader: &mut Loader, parser: &Value) -> Result<(Vec<State>, Option<usi
         for transition in list(&value["transitions"]) {
             let next = find(loader, &transition["next_state"])?;
             let mask = loader.mask(&transition["mask"])?;
-            let case = match text(&transition["type"]) {
+            // p4c left the type out until 2018.
+            let kind = match (text(&transition["type"]), text(&transition["value"])) {
+                ("", "" | "default") | ("hexstr", "default") => "default",
+                ("", _) => "hexstr",
+                (kind, _) => kind,
+            };
+            let case = match kind {
                 "default" => {
                     state.default = Some(next);
                     continue;

@@ -370,6 +370,9 @@ impl Reference {
         self.copy_fields(fields, from, &mut copy);
         self.set(&mut copy, "standard_metadata.ingress_port", ingress_port);
         self.set(&mut copy, "standard_metadata.instance_type", kind);
+        if config.class_of_service > 0 {
+            self.set(&mut copy, "intrinsic_metadata.priority", config.class_of_service.into());
+        }
         // The original's truncation is not the clone's.
         let kept = Some(config.packet_length_bytes).filter(|bytes| *bytes > 0);
         copy.truncate = kept.unwrap_or(u32::MAX).into();

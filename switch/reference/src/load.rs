@@ -2,6 +2,7 @@
 //! Loader from JSON to the tree: refuses what the format does not define, by name and place.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use num_bigint::{BigInt, Sign};
 use serde_json::{Value, json};
@@ -40,6 +41,25 @@ pub enum Kind {
     Action,
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Header => "header",
+            Kind::Stack => "header stack",
+            Kind::Union => "header union",
+            Kind::UnionStack => "stack of header unions",
+            Kind::Counter => "counter",
+            Kind::Meter => "meter",
+            Kind::Register => "register",
+            Kind::Calculation => "calculation",
+            Kind::ValueSet => "value set",
+            Kind::FieldList => "field list",
+            Kind::Digest => "digest",
+            Kind::Action => "action",
+        })
+    }
+}
+
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -72,7 +92,7 @@ impl Loader {
     pub fn find(&self, kind: Kind, name: &str) -> Result<usize> {
         match self.names.get(&(kind, name.to_string())) {
             Some(index) => Ok(*index),
-            None => self.refuse(format!("unknown {kind:?} `{name}`")),
+            None => self.refuse(format!("unknown {kind} `{name}`")),
         }
     }
 

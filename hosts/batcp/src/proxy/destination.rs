@@ -6,7 +6,6 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use hosts_base::Error;
@@ -156,8 +155,7 @@ impl fmt::Display for Reply {
 }
 
 /// Addresses with common leading bits, IPv4 as ::ffff:a.b.c.d.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Prefix {
     pub address: Ipv6Addr,
     /// 0 to 128 bits of the mapped address
@@ -197,15 +195,6 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self.address.to_canonical() {
-            IpAddr::V4(address) if self.bits >= 96 => write!(f, "{address}/{}", self.bits - 96),
-            _ => write!(f, "{}/{}", self.address, self.bits),
-        }
-    }
-}
-
 impl FromStr for Prefix {
     type Err = Error;
 
@@ -217,20 +206,6 @@ impl FromStr for Prefix {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(longest), str::parse).ok().filter(|bits| *bits <= longest).ok_or_else(wrong)?;
         Ok(Self { address: mapped(address), bits: 128 - longest + bits })
-    }
-}
-
-impl TryFrom<String> for Prefix {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-impl From<Prefix> for String {
-    fn from(prefix: Prefix) -> Self {
-        prefix.to_string()
     }
 }
 

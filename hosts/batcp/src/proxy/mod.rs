@@ -11,6 +11,7 @@ mod pair;
 mod relay;
 mod socks;
 mod spare;
+mod status;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -31,8 +32,11 @@ use self::catch::{CatchConfig, Catcher};
 use self::destination::{Destination, Prefix, Reply, Rule, Rules};
 use self::socks::Credentials;
 use self::spare::{SpareOptions, SparePool};
-use super::transfer::{ReceiverOptions, TransportOptions};
-use super::{Announcer, Connection, InBand, Interface, Key, Listener, Negotiation, Options, connect};
+use self::status::Carried;
+pub use self::status::{StatusOptions, show as show_status};
+use super::peer::Peer;
+use super::transfer::{NegotiationOptions, ReceiverOptions, TransportOptions};
+use super::{Connection, Interface, Key, Listener, Options, connect};
 use hosts_base::log::report;
 use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
@@ -51,22 +55,23 @@ const BEYOND: usize = 16;
 /// Options of all proxies.
 #[derive(Args)]
 struct ProxyOptions {
-    /// Do without the TCP option, and so without root: the other end is known to speak BATCP, and does the same
-    #[arg(long)]
-    in_band: bool,
+    #[command(flatten)]
+    negotiation: NegotiationOptions,
     /// Connections at one time; further ones are rejected at once. Without a key, at `remote`, the address that has the
-    /// most of them loses the oldest
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
-    connections: u16,
+    /// most of them loses the oldest, and all share 64 MiB of windows [default: 1024; without a key 256]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: Option<u16>,
 }
 
 impl ProxyOptions {
+    fn connections(&self, key: &Key) -> u16 {
+        self.connections.unwrap_or(if key.is_open() { 256 } else { 1024 })
+    }
+
     /// Make the transport's options. `beyond`: connections of the transport that are not served.
     fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
-        let negotiation: Arc<dyn Negotiation> =
-            if self.in_band { Arc::new(InBand) } else { Arc::new(Announcer::load()?) };
-        let connections = usize::from(self.connections) + beyond;
-        Ok(Options { negotiation, key: key.clone(), connections, ..transport.options()? })
+        let connections = usize::from(self.connections(key)) + beyond;
+        self.negotiation.of(Options { key: key.clone(), connections, ..transport.options()? })
     }
 }
 
@@ -75,10 +80,10 @@ pub struct SocksOptions {
     /// Address and port on which programs reach the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
-    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; without, straight to
-    /// the destination, over several interfaces if it supports BATCP and by plain TCP if not
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    via: Vec<SocketAddr>,
+    /// Go through this remote proxy (`hosts batcp proxy remote`), once for each of its addresses; with --paper and
+    /// without this straight to the destination, over several interfaces if it answers the option, else by plain TCP
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "paper")]
+    via: Vec<Peer>,
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE", requires = "via")]
     key_file: Option<PathBuf>,
@@ -107,8 +112,8 @@ pub enum Command {
 #[derive(Args)]
 pub struct LocalOptions {
     /// The remote proxy, once for each of its addresses
-    #[arg(long, value_name = "ADDRESS:PORT", required = true)]
-    via: Vec<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT", required = true)]
+    via: Vec<Peer>,
     /// File with the key that the remote proxy knows too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -160,18 +165,20 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     }
     let key = read_key(options.key_file.as_deref())?;
     let connector = Arc::new(Connector {
-        via: options.via,
+        via: Peer::addresses(&options.via),
         rules: Rules(options.allow),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
+        carried: Arc::default(),
     });
     run_async(async {
         let listener = slots::listen(options.listen).about(format!("listen on {}", options.listen))?;
         connector.keep_spares();
+        status::answer("socks", &connector.carried, &connector.options.negotiation, None)?;
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
-        let admission = Arc::new(Admission::new(options.proxy.connections, false));
-        accept_all(&[listener], |stream, peer| {
+        let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
+        accept_all(&[listener], &connector.carried, |stream, peer| {
             let (connector, credentials, admission) = (connector.clone(), credentials.clone(), admission.clone());
             async move { serve_socks(stream, peer.ip(), &connector, credentials.as_deref(), &admission).await }
         })
@@ -190,11 +197,12 @@ pub fn run(command: Command) -> Result<(), Error> {
 fn local(options: LocalOptions) -> Result<(), Error> {
     let key = read_key(options.key_file.as_deref())?;
     let connector = Arc::new(Connector {
-        via: options.via,
+        via: Peer::addresses(&options.via),
         rules: Rules::default(),
         options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
+        carried: Arc::default(),
     });
     run_async(async {
         let ipv4 = slots::listen((Ipv4Addr::LOCALHOST, 0).into()).about("listen on 127.0.0.1")?;
@@ -233,10 +241,11 @@ fn local(options: LocalOptions) -> Result<(), Error> {
             });
         }
         connector.keep_spares();
+        status::answer("local", &connector.carried, &connector.options.negotiation, None)?;
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         ready(format_args!("catching {families}connects for {}", connector.via[0]));
-        let admission = Arc::new(Admission::new(options.proxy.connections, false));
-        accept_all(&listeners, |stream, peer| {
+        let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
+        accept_all(&listeners, &connector.carried, |stream, peer| {
             let (connector, catcher, admission) = (connector.clone(), catcher.clone(), admission.clone());
             async move { serve_caught(stream, peer, &connector, &catcher, &admission).await }
         })
@@ -256,22 +265,25 @@ fn follow_networks(catcher: &Catcher, requested: &HashSet<Prefix>, before: &mut 
 
 fn remote(options: RemoteOptions) -> Result<(), Error> {
     if options.key_file.is_none() && options.allow.is_empty() {
-        return Err(Error::new("everyone could reach everything through this proxy: give --key-file or --allow"));
+        return Err(Error::new("any client could reach everything through this proxy: give --key-file or --allow"));
     }
     let key = read_key(options.key_file.as_deref())?;
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
     let transport = options.proxy.options(&options.transport, &key, beyond)?;
-    let admission = Admission::new(options.proxy.connections, key.is_open());
-    let remote = Arc::new(Remote { key, rules: Rules(options.allow), admission });
+    let admission = Admission::new(options.proxy.connections(&key), key.is_open());
+    let remote = Arc::new(Remote { rules: Rules(options.allow), admission, carried: Arc::default() });
+    let negotiation = transport.negotiation.clone();
     run_async(async {
         let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
+        status::answer("remote", &remote.carried, &negotiation, Some(Box::new(listener.watch())))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
         loop {
             let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;
             let remote = remote.clone();
             tokio::spawn(async move {
                 if let Err(error) = remote.serve(connection).await {
+                    remote.carried.failed();
                     report(error);
                 }
             });
@@ -279,12 +291,11 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     })
 }
 
-/// Admission of clients. Each takes a slot of `unknown` until it has proved the key and named a destination; so those
-/// that never do take no slot of the others, and a flood of them evicts its own.
+/// Admission of clients. Each takes a slot of `unknown` until it has named a destination; so those that never do take
+/// no slot of the others, and a flood of them evicts its own.
 struct Admission {
+    /// Slots of SOCKS5 clients; of local proxies, which with a key have proved it and may be spare connections.
     unknown: ConnectionSlots,
-    /// Slots of local proxies' spare connections, which have proved the key.
-    spare: ConnectionSlots,
     served: Semaphore,
     /// Serve without a key: all clients stay unknown as long as they are connected.
     open: bool,
@@ -294,7 +305,7 @@ impl Admission {
     fn new(connections: u16, open: bool) -> Self {
         let connections = usize::from(connections);
         let unknown = ConnectionSlots::new(if open { connections } else { UNKNOWN });
-        Self { unknown, spare: ConnectionSlots::new(UNKNOWN), served: Semaphore::new(connections), open }
+        Self { unknown, served: Semaphore::new(connections), open }
     }
 
     /// Take a permit to be served. Errors: all are taken. It does not wait: a program whose connect has succeeded and
@@ -305,7 +316,7 @@ impl Admission {
 }
 
 /// Log text for an evicted client.
-const MADE_ROOM: &str = "it had to make room for others";
+const MADE_ROOM: &str = "it was evicted for others";
 
 /// Connector to destinations, directly or by the remote proxy.
 struct Connector {
@@ -314,6 +325,7 @@ struct Connector {
     interfaces: Vec<Interface>,
     options: Options,
     spares: Arc<SparePool>,
+    carried: Arc<Carried>,
 }
 
 impl Connector {
@@ -325,14 +337,7 @@ impl Connector {
         let connector = self.clone();
         tokio::spawn(self.spares.clone().keep(move || {
             let connector = connector.clone();
-            async move {
-                let mut connection = connect(&connector.via, &connector.interfaces, &connector.options).await?;
-                if connection.is_plain() {
-                    return Err(io::ErrorKind::Unsupported.into());
-                }
-                let greeting = pair::receive_greeting(&mut connection).await?;
-                Ok((connection, greeting))
-            }
+            async move { connect(&connector.via, &connector.interfaces, &connector.options).await }
         }));
     }
 
@@ -352,8 +357,8 @@ impl Connector {
             return connect(&addresses, "connect").await;
         }
         let spare = match self.spares.take() {
-            Some((mut connection, greeting)) => {
-                let asked = pair::request(&mut connection, &self.options.key, greeting, destination).await;
+            Some(mut connection) => {
+                let asked = pair::request(&mut connection, destination).await;
                 asked.ok().map(|reply| (connection, reply))
             }
             None => None,
@@ -363,11 +368,8 @@ impl Connector {
             Some(asked) => asked,
             None => {
                 let mut connection = connect(&self.via, "connect to the remote proxy").await?;
-                let asked = async {
-                    let greeting = pair::receive_greeting(&mut connection).await?;
-                    pair::request(&mut connection, &self.options.key, greeting, destination).await
-                };
-                let reply = asked.await.map_err(failed("ask the remote proxy"))?;
+                let asked = pair::request(&mut connection, destination).await;
+                let reply = asked.map_err(failed("ask the remote proxy"))?;
                 (connection, reply)
             }
         };
@@ -410,6 +412,7 @@ async fn serve_socks(
             let line = |error: io::Error| format!("{destination}: {error}");
             let bound = connection.local_address().map_err(line)?;
             socks::confirm(&mut stream, bound).await.map_err(line)?;
+            let _place = connector.carried.add(&connection);
             relay::relay(stream, connection).await.map_err(line)
         }
         Err((reply, line)) => {
@@ -430,14 +433,15 @@ async fn serve_caught(
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
     let _permit = admission.enter().map_err(|error| format!("{original}: {error}"))?;
     let connection = connector.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    let _place = connector.carried.add(&connection);
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
 
-/// Remote proxy: its key, rules and admission.
+/// Remote proxy: its rules and admission.
 struct Remote {
-    key: Key,
     rules: Rules,
     admission: Admission,
+    carried: Arc<Carried>,
 }
 
 impl Remote {
@@ -445,53 +449,45 @@ impl Remote {
         let peer = connection.peer_address().map_err(|error| format!("local proxy: {error}"))?;
         let line = |error: io::Error| format!("local proxy {peer}: {error}");
         let made_room = || format!("local proxy {peer}: {MADE_ROOM}");
+        let slots = &self.admission.unknown;
         if self.admission.open {
             let served = async {
-                let request = pair::receive_request(&mut connection, &self.key, pair::PATIENCE).await.map_err(line)?;
-                self.carry(connection, peer, request).await
+                let destination = pair::receive_request(&mut connection, pair::PATIENCE).await.map_err(line)?;
+                self.carry(connection, peer, &destination).await
             };
-            return self.admission.unknown.hold(peer.ip(), served).await.ok_or_else(made_room)?;
+            return slots.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let (slots, patience) = match connection.is_plain() {
-            true => (&self.admission.unknown, pair::PATIENCE),
-            false => (&self.admission.spare, 2 * spare::LAPSE),
-        };
-        let request = match slots.hold(peer.ip(), pair::receive_request(&mut connection, &self.key, patience)).await {
+        let destination = match slots.hold(peer.ip(), pair::receive_request(&mut connection, 2 * spare::LAPSE)).await {
             // A spare connection that was not used.
-            Some(Err(error)) if !connection.is_plain() && error.kind() != io::ErrorKind::InvalidData => return Ok(()),
+            Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
         };
-        let _permit = match (&request, self.admission.enter()) {
-            (None, _) => None,
-            (Some(_), Ok(permit)) => Some(permit),
-            (Some(request), Err(error)) => {
-                request.reply(&mut connection, Reply::Failed).await.map_err(line)?;
+        let _permit = match self.admission.enter() {
+            Ok(permit) => permit,
+            Err(error) => {
+                pair::reply(&mut connection, Reply::Failed).await.map_err(line)?;
                 part(connection).await;
                 return Err(format!("local proxy {peer}: {error}"));
             }
         };
-        self.carry(connection, peer, request).await
+        self.carry(connection, peer, &destination).await
     }
 
-    /// Connect to the request's destination and relay. `None`: the client has another key, and was informed.
-    async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: Option<pair::Request<'_>>) -> Served {
-        let Some(request) = request else {
-            part(connection).await;
-            return Err(format!("local proxy {peer}: wrong key"));
-        };
-        let name = request.destination.to_string();
-        let line = |error: io::Error| format!("{name}: {error}");
-        let connected = timeout(CONNECT_ALL, connect_plain(&request.destination, &self.rules)).await;
+    /// Connect to the destination and relay.
+    async fn carry(&self, mut connection: Connection, peer: SocketAddr, destination: &Destination) -> Served {
+        let line = |error: io::Error| format!("{destination}: {error}");
+        let connected = timeout(CONNECT_ALL, connect_plain(destination, &self.rules)).await;
         match connected.unwrap_or(Err(Reply::TimedOut)) {
             Ok(stream) => {
-                request.reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                pair::reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
+                let _place = self.carried.add(&connection);
                 relay::relay(stream, connection).await.map_err(line)
             }
             Err(reply) => {
-                let replied = request.reply(&mut connection, reply).await;
+                let replied = pair::reply(&mut connection, reply).await;
                 part(connection).await;
                 replied.map_err(line)?;
-                Err(format!("local proxy {peer}: {name}: {reply}"))
+                Err(format!("local proxy {peer}: {destination}: {reply}"))
             }
         }
     }
@@ -520,7 +516,11 @@ async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpSt
 
 /// Accept on `listeners` and serve each connection. Errors: a broken listener; those of one connection are not
 /// returned.
-async fn accept_all<F>(listeners: &[TcpListener], serve: impl Fn(TcpStream, SocketAddr) -> F) -> Result<(), Error>
+async fn accept_all<F>(
+    listeners: &[TcpListener],
+    carried: &Arc<Carried>,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) -> Result<(), Error>
 where
     F: Future<Output = Served> + Send + 'static,
 {
@@ -534,13 +534,14 @@ where
         };
         match accepted {
             Ok((stream, peer)) => {
-                let serving = relay::guard(&stream).map(|()| serve(stream, peer));
+                let (serving, carried) = (relay::guard(&stream).map(|()| serve(stream, peer)), carried.clone());
                 tokio::spawn(async move {
                     let served = match serving {
                         Ok(serving) => serving.await,
                         Err(error) => Err(format!("{peer}: {error}")),
                     };
                     if let Err(line) = served {
+                        carried.failed();
                         report(line);
                     }
                 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections to the remote proxy that are open before a program asks for one. A request over a new connection waits for TCP's
-//! handshake, two of BATCP's and the challenge; over a spare one it is sent at once, so that a program's connect takes one round
+//! handshake, the hello and the seal; over a spare one it is sent at once, so that a program's connect takes one round
 //! trip, as a plain one does.
 
 use std::collections::VecDeque;
@@ -13,7 +13,6 @@ use clap::Args;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-use super::pair::Greeting;
 use crate::Connection;
 
 /// Maximum age of a spare connection, and time without a request after which none is kept. The remote proxy waits twice
@@ -26,14 +25,13 @@ const RETRY: Duration = Duration::from_secs(10);
 pub struct SpareOptions {
     /// Spare connections to the remote proxy that are kept open for programs to come, with --key-file, until five
     /// minutes after the last one. A browser has six connections, each of which is over after two round trips; a new
-    /// spare one takes five
+    /// spare one takes three
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(..=128))]
     pub spare: u16,
 }
 
 struct SpareConnection {
     connection: Connection,
-    greeting: Greeting,
     since: Instant,
     /// Permit; when dropped, another connection may be opened
     _slot: OwnedSemaphorePermit,
@@ -56,17 +54,17 @@ impl SparePool {
     }
 
     /// Take the oldest connection that is still usable.
-    pub fn take(&self) -> Option<(Connection, Greeting)> {
+    pub fn take(&self) -> Option<Connection> {
         *self.last_request.lock().expect("no holder panics") = Instant::now();
         self.woken.notify_one();
         self.purge();
-        self.ready().pop_front().map(|spare| (spare.connection, spare.greeting))
+        self.ready().pop_front().map(|spare| spare.connection)
     }
 
     /// Keep the pool full until the process ends: open one by `open` for each that is taken or lapses.
     pub async fn keep<F>(self: Arc<Self>, open: impl Fn() -> F)
     where
-        F: Future<Output = io::Result<(Connection, Greeting)>> + Send + 'static,
+        F: Future<Output = io::Result<Connection>> + Send + 'static,
     {
         loop {
             let wanted = self.last_request.lock().expect("no holder panics").elapsed() < LAPSE;
@@ -76,8 +74,8 @@ impl SparePool {
                     tokio::spawn(async move {
                         let slot = slot.expect("it is never closed");
                         match opened.await {
-                            Ok((connection, greeting)) => {
-                                spares.ready().push_back(SpareConnection { connection, greeting, since: Instant::now(), _slot: slot });
+                            Ok(connection) => {
+                                spares.ready().push_back(SpareConnection { connection, since: Instant::now(), _slot: slot });
                             }
                             // A request that needs one gets the error; here the slot just stays empty for a while.
                             Err(_) => sleep(RETRY).await,

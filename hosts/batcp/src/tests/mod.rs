@@ -46,7 +46,7 @@ async fn by_hand(address: SocketAddr) -> (TcpStream, Keys, u64) {
 async fn greeted(address: SocketAddr) -> (TcpStream, Hello, Answer) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mark = Mark { interface: 0, connection: 1234 };
-    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000, false);
+    let hello = Hello::open(mark, &Interface::new("lo"), [1; 16], 100_000);
     stream.write_all(&hello.encode()).await.unwrap();
     let answer = answer(&mut stream).await;
     (stream, hello, answer)

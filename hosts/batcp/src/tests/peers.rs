@@ -107,7 +107,7 @@ async fn a_connection_has_a_bounded_number_of_subflows() {
     let mut streams = Vec::new();
     for number in 1..=99 {
         let mark = Mark { interface: number, connection: 1234 };
-        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys, false);
+        let hello = Hello::join(mark, &Interface::new("lo"), token, number.into(), &keys);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         let expected = if usize::from(number) < MAX_SUBFLOWS { Answer::joined(&hello, &keys) } else { Answer::Refused };
@@ -126,8 +126,7 @@ async fn prices_far_apart_hurt_nobody() {
     let mut streams = Vec::new();
     for (number, price) in [(1, "1e-6"), (2, "1e6")] {
         let interface: Interface = format!("lo:0:1:{price}").parse().unwrap();
-        let hello =
-            Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys, false);
+        let hello = Hello::join(Mark { interface: number, connection: 1234 }, &interface, token, number.into(), &keys);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         assert_eq!(answer(&mut stream).await, Answer::joined(&hello, &keys));
@@ -145,8 +144,7 @@ async fn prices_far_apart_hurt_nobody() {
 async fn another_version_is_answered_and_named() {
     let (_listener, address) = listen(options());
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut hello =
-        Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1, false).encode();
+    let mut hello = Hello::open(Mark { interface: 0, connection: 1 }, &Interface::new("lo"), [1; 16], 1).encode();
     hello[7] = 1;
     stream.write_all(&hello).await.unwrap();
     assert_eq!(answer(&mut stream).await, Answer::Refused);
@@ -188,7 +186,7 @@ async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + '
             stream.write_all(&answer.encode()).await.unwrap();
             if let hello::Purpose::Open { nonce, .. } = hello.purpose {
                 let _ = stream.read_exact(&mut [0; PROOF]).await;
-                if hello.sealed {
+                if !shared.is_open() {
                     let secret = Keys::new(&shared, nonce, [2; 16]).secret(&hello);
                     seal::answer(&mut stream, &secret).await.unwrap();
                 }

@@ -20,12 +20,12 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
     let mark = |connection| Mark { interface: 1, connection };
     let (open, wrong) = (Key::default(), Keys::new(&Key::default(), [0; 16], [0; 16]));
     for (hello, welcome) in [
-        (Hello::join(mark(1234), &lo, token, 1, &wrong, false), false),
-        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys, false), false),
-        (Hello::join(mark(1235), &lo, token, 1, &keys, false), false),
-        (Hello::join(mark(1234), &lo, token, 1, &keys, false), true),
-        (Hello::join(mark(1234), &lo, token, 1, &keys, false), false),
-        (Hello::join(mark(1234), &lo, token, 2, &keys, false), true),
+        (Hello::join(mark(1234), &lo, token, 1, &wrong), false),
+        (Hello::join(mark(1234), &lo, token ^ 1, 1, &keys), false),
+        (Hello::join(mark(1235), &lo, token, 1, &keys), false),
+        (Hello::join(mark(1234), &lo, token, 1, &keys), true),
+        (Hello::join(mark(1234), &lo, token, 1, &keys), false),
+        (Hello::join(mark(1234), &lo, token, 2, &keys), true),
     ] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
@@ -37,7 +37,7 @@ async fn only_who_knows_the_keys_joins_and_only_once() {
         assert_eq!(answer(&mut stream).await, expected, "{hello:?}");
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(listener.arrivals(), Arrivals { opened: 1, plain: 0, joined: 2, refused: 4 });
+    assert_eq!(listener.arrivals(), Arrivals { opened: 1, plain: 0, joined: 2, refused: 4, downgraded: 0 });
 }
 
 /// Relay to `to` that records, and changes one octet of the first connection opener's bytes after `at`.
@@ -129,7 +129,7 @@ async fn who_proves_nothing_gets_nothing() {
         assert!(matches!(end, Ok(0) | Err(_)));
     }
     assert!(timeout(Duration::from_millis(100), listener.accept()).await.is_err(), "nothing was opened");
-    assert_eq!(listener.arrivals(), Arrivals { opened: 0, plain: 0, joined: 0, refused: 3 });
+    assert_eq!(listener.arrivals(), Arrivals { opened: 0, plain: 0, joined: 0, refused: 3, downgraded: 0 });
 }
 
 /// Another interface's join may come before the opener's proof: it waits for it.
@@ -139,7 +139,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     let (mut stream, hello, welcome) = greeted(address).await;
     let Answer::Welcome { nonce, token, .. } = welcome else { panic!("not welcome") };
     let keys = Keys::new(&Key::default(), [1; 16], nonce);
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
     let mut quicker = TcpStream::connect(address).await.unwrap();
     quicker.write_all(&join.encode()).await.unwrap();
     assert!(timeout(Duration::from_millis(100), quicker.peek(&mut [0])).await.is_err(), "not refused");
@@ -154,7 +154,7 @@ async fn a_join_that_is_quicker_than_the_proof_waits() {
     // It waits for nobody who is gone.
     let (stream, _, welcome) = greeted(address).await;
     let Answer::Welcome { token, .. } = welcome else { panic!("not welcome") };
-    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys, false);
+    let join = Hello::join(Mark { interface: 1, connection: 1234 }, &Interface::new("lo"), token, 1, &keys);
     let mut later = TcpStream::connect(address).await.unwrap();
     later.write_all(&join.encode()).await.unwrap();
     drop(stream);

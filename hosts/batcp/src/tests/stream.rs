@@ -158,3 +158,17 @@ async fn as_many_connections_as_may_be() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// Where both ends have a key the option is no way to clear text: both refuse, and the listener counts it.
+#[tokio::test]
+async fn without_an_answer_a_key_makes_no_plain_connection() {
+    let silent = |key: &[u8]| Options { negotiation: Arc::new(Silent), ..with_key(key) };
+    let (mut listener, address) = listen(silent(b"the key of both"));
+    let error = connect(&[address], &interfaces()[..1], &silent(b"the key of both")).await.err().unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains("with a key plain TCP is refused"), "{error}");
+    let plain = connect(&[address], &interfaces()[..1], &silent(b"")).await.unwrap();
+    assert!(plain.is_plain());
+    assert!(timeout(Duration::from_millis(100), listener.accept()).await.is_err(), "nothing was opened");
+    assert_eq!(listener.arrivals(), Arrivals { downgraded: 2, ..Arrivals::default() });
+}

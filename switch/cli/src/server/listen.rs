@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
+use apswitch_dataplane::client_log;
 use apswitch_dataplane::peer::{self, Allowed, Peer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +18,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
+use super::PING_TIMEOUT;
 use super::tls::Secured;
 
 /// Connections at once; more are closed as soon as they are opened.
@@ -35,6 +38,9 @@ pub struct Connection {
     peer: Peer,
     /// Bytes taken in this turn.
     taken: usize,
+    /// Time at which the client last sent something, and how it ended the connection.
+    heard: Instant,
+    ended: Option<String>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -78,7 +84,8 @@ impl Connections {
         let connection = move |transport, names: Vec<String>| {
             let rights = Arc::new(peer::rights(&allowed, &names));
             let peer = Peer { address, names: names.into(), rights, under_way: Arc::default() };
-            Connection { transport, peer, taken: 0, _place: place }
+            client_log::log(Some(&peer), format_args!("connected"));
+            Connection { transport, peer, taken: 0, heard: Instant::now(), ended: None, _place: place }
         };
         let Some(secured) = self.secured.clone() else {
             return Some(connection(Transport::Clear(stream), Vec::new()));
@@ -88,6 +95,18 @@ impl Connections {
             Some(connection(Transport::Secured(Box::new(stream)), names))
         });
         None
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let silence = self.heard.elapsed();
+        let reason = match self.ended.take() {
+            Some(reason) => reason,
+            None if silence >= PING_TIMEOUT => format!("no answer for {} s", silence.as_secs()),
+            None => "closed by the switch".into(),
+        };
+        client_log::log(Some(&self.peer), format_args!("disconnected: {reason}"));
     }
 }
 
@@ -140,6 +159,12 @@ impl AsyncRead for Connection {
             Transport::Clear(stream) => Pin::new(stream).poll_read(context, buffer),
             Transport::Secured(stream) => Pin::new(stream).poll_read(context, buffer),
         };
+        match &read {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => self.heard = Instant::now(),
+            Poll::Ready(Ok(())) if buffer.remaining() > 0 => self.ended = Some("closed by the client".into()),
+            Poll::Ready(Err(error)) => self.ended = Some(error.to_string()),
+            Poll::Ready(Ok(())) | Poll::Pending => {}
+        }
         // Nothing is left, and the turn ends of itself.
         self.taken = if read.is_pending() { 0 } else { self.taken + buffer.filled().len() - before };
         read

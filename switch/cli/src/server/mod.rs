@@ -6,6 +6,7 @@
 //! | `proto` | the generated service |
 //! | `listen`, `tls` | where the server listens, with or without TLS |
 //! | `fast_path`, `message_size`, `budget`, `fields` | the way to the service; requests that are too long; memory of requests and answers |
+//! | [`thrift`] | the port where clients of BMv2 expect Thrift |
 //! | `shared`, `service`, `read_stream`, `stream` | whose turn it is; the RPCs; long answers; streams and what they are told |
 
 mod budget;
@@ -18,6 +19,7 @@ mod read_stream;
 mod service;
 mod shared;
 mod stream;
+pub mod thrift;
 mod tls;
 
 use std::net::SocketAddr;
@@ -77,15 +79,15 @@ pub struct P4RuntimeListener {
 }
 
 impl P4RuntimeListener {
-    /// Takes the port. The error is one line that names the address and the mend.
+    /// Takes the port. The error is one line that names the address and the fix.
     pub async fn bind(config: &ServerConfig) -> Result<Self, String> {
         let address = &config.address;
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            let mend = match error.kind() {
+            let fix = match error.kind() {
                 std::io::ErrorKind::AddrInUse => "another program has the port; choose one with --grpc-server-addr",
                 _ => "give --grpc-server-addr an address of this machine, such as 127.0.0.1:9559",
             };
-            format!("P4Runtime server on {address}: {error}: {mend}")
+            format!("P4Runtime server on {address}: {error}: {fix}")
         })?;
         let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let secured = match &config.tls {
@@ -93,7 +95,7 @@ impl P4RuntimeListener {
             None if is_loopback || config.insecure => None,
             None => {
                 return Err(format!(
-                    "P4Runtime server on {address}: everybody could control the switch: give --tls-cert, --tls-key and \
+                    "P4Runtime server on {address}: any client could control the switch: give --tls-cert, --tls-key and \
                      --tls-client-ca, an address of loopback, or --insecure where that is meant"
                 ));
             }

@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use apswitch_dataplane::client_log;
 use apswitch_dataplane::peer::{self, Peer};
 use apswitch_p4runtime::device::API_VERSION;
 use apswitch_p4runtime::error;
@@ -29,24 +30,44 @@ type StreamOfMessages = Pin<Box<dyn Stream<Item = Result<p4::StreamMessageRespon
 pub struct Service(pub Arc<Shared>);
 
 impl Service {
-    /// Runs `work` to its end even when the client that asked for it goes away.
-    async fn to_the_end<F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<(), Status>
+    /// Carries out a request that changes the switch, if the client may have its role, and logs its refusal. It runs to
+    /// its end even when the client goes away.
+    async fn change<T, F>(
+        &self,
+        name: &str,
+        request: Request<T>,
+        role: fn(&T) -> &str,
+        work: impl FnOnce(Arc<Shared>, T) -> F,
+    ) -> Result<(), Status>
     where
         F: Future<Output = Result<(), error::Status>> + Send + 'static,
     {
-        match tokio::spawn(work(self.0.clone())).await {
-            Ok(result) => result.map_err(grpc_status),
-            Err(_) => Err(Status::internal("the request could not be completed")),
-        }
+        let client = peer(&request).cloned();
+        let done = match peer::check_role(client.as_ref(), role(request.get_ref())) {
+            Err(reason) => Err(Status::permission_denied(reason)),
+            Ok(()) => match tokio::spawn(work(self.0.clone(), request.into_inner())).await {
+                Ok(result) => result.map_err(grpc_status),
+                Err(_) => Err(Status::internal("the request could not be completed")),
+            },
+        };
+        done.inspect_err(|status| {
+            let message = status.message();
+            let reason = message.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message);
+            client_log::log(client.as_ref(), format_args!("{name} refused: {reason}"));
+        })
     }
 }
 
 #[tonic::async_trait]
 impl P4Runtime for Service {
     async fn write(&self, request: Request<p4::WriteRequest>) -> Result<Response<p4::WriteResponse>, Status> {
-        peer::check_role(peer(&request), &request.get_ref().role).map_err(Status::permission_denied)?;
-        let request = request.into_inner();
-        self.to_the_end(|shared| async move { shared.write(request).await }).await?;
+        self.change(
+            "Write",
+            request,
+            |request| &request.role,
+            |shared, request| async move { shared.write(request).await },
+        )
+        .await?;
         Ok(Response::new(p4::WriteResponse {}))
     }
 
@@ -70,9 +91,8 @@ impl P4Runtime for Service {
         &self,
         request: Request<p4::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<p4::SetForwardingPipelineConfigResponse>, Status> {
-        peer::check_role(peer(&request), &request.get_ref().role).map_err(Status::permission_denied)?;
-        let request = request.into_inner();
-        self.to_the_end(|shared| async move { shared.set_config(request).await }).await?;
+        let set = |shared: Arc<Shared>, request| async move { shared.set_config(request).await };
+        self.change("SetForwardingPipelineConfig", request, |request| &request.role, set).await?;
         Ok(Response::new(p4::SetForwardingPipelineConfigResponse {}))
     }
 

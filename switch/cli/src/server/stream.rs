@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use apswitch_dataplane::client_log;
 use apswitch_dataplane::control::{Digest, Notice, PacketIn};
 use apswitch_dataplane::peer::{self, Peer};
 use apswitch_p4runtime::ClientId;
@@ -34,30 +35,40 @@ pub async fn serve(
     let Opened { id, queue, mut stalled } = opened;
     let silence = tokio::time::sleep(MAX_SILENCE);
     tokio::pin!(silence);
-    let mut is_silent = true;
-    let last_word = loop {
+    let (mut is_silent, mut part) = (true, None);
+    // Reason of the end, and the error that the client gets, if any.
+    let (reason, last_word) = loop {
         let message = tokio::select! {
             () = &mut silence, if is_silent => {
                 let reason = format!("no arbitration came within {} s", MAX_SILENCE.as_secs());
-                break Some(Status::new(Code::DeadlineExceeded, reason));
+                break (reason.clone(), Some(Status::new(Code::DeadlineExceeded, reason)));
             }
             message = incoming.message() => message,
-            _ = &mut stalled => break None,
-            () = queue.closed() => break None,
+            _ = &mut stalled => break ("the client does not read its messages".into(), None),
+            () = queue.closed() => break ("cancelled by the client, or its connection is gone".into(), None),
         };
         let update = match message {
             Ok(Some(message)) => message.update,
-            Ok(None) => break None,
+            Ok(None) => break ("closed by the client".into(), None),
             Err(status) => {
                 let exhausted = status.code() == tonic::Code::ResourceExhausted || too_long(&status).is_some();
-                break exhausted.then(|| Status::new(Code::ResourceExhausted, status.message()));
+                let last_word = exhausted.then(|| Status::new(Code::ResourceExhausted, status.message()));
+                break (status.message().to_owned(), last_word);
             }
         };
         is_silent &= !matches!(update, Some(Request::Arbitration(_)));
+        let arbitrates = matches!(update, Some(Request::Arbitration(_)));
         if let Err(status) = take(&shared, id, &queue, peer.as_ref(), update).await {
-            break Some(status);
+            break (format!("{}: {}", status.code, status.message), Some(status));
+        }
+        let now = if arbitrates { shared.device.clients.describe(id) } else { part.clone() };
+        if now != part {
+            part = now;
+            client_log::log(peer.as_ref(), format_args!("{}", part.as_deref().unwrap_or_default()));
         }
     };
+    let part = shared.device.clients.describe(id).map(|part| format!(" as {part}")).unwrap_or_default();
+    client_log::log(peer.as_ref(), format_args!("stream{part} ended: {reason}"));
     shared.device.clients.close(id);
     if let Some(status) = last_word {
         let _ = tokio::time::timeout(LAST_WORD, queue.send(Err(status))).await;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use apswitch_dataplane::client_log;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -113,7 +114,7 @@ impl Secured {
                 *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!("new connections are secured with what {} holds now", self.tls.cert.display());
             }
-            Err(reason) => tracing::error!("{reason}; the ones from before stay"),
+            Err(reason) => tracing::error!("{reason}; keeping the previous certificate"),
         }
     }
 
@@ -141,11 +142,11 @@ impl Secured {
                 Some((stream, names))
             }
             Ok(Err(error)) => {
-                tracing::debug!("{peer}: TLS: {error}");
+                client_log::log_address(peer, format_args!("no TLS handshake: {error}"));
                 None
             }
             Err(_) => {
-                tracing::debug!("{peer}: no TLS handshake within {HANDSHAKE:?}");
+                client_log::log_address(peer, format_args!("no TLS handshake within {} s", HANDSHAKE.as_secs()));
                 None
             }
         }

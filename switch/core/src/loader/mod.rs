@@ -80,8 +80,31 @@ impl Program {
     /// Loads as [`Program::load`] does, with the sizes of the tables whose entries the JSON gives and the control plane
     /// may write: the JSON does not tell them from those with constant entries.
     pub fn load_with(json: &[u8], sizes: &HashMap<String, usize>) -> Result<Program, LoadError> {
-        load(json, sizes)
+        load(json, sizes).map_err(|error| foreign(json).unwrap_or(error))
     }
+}
+
+/// Names what makes a file no program of this switch, where that says more than its first fault: another architecture,
+/// or the format of the first BMv2.
+fn foreign(text: &[u8]) -> Option<LoadError> {
+    let document: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let parsers = list(&document["parsers"]);
+    for (parser, architecture) in [("ingress_parser", "PSA"), ("main_parser", "PNA")] {
+        if parsers.iter().any(|one| one["name"] == parser) {
+            let reason = format!(
+                "the program is for {architecture}, and this switch runs v1model: end it in V1Switch, and compile it \
+                 with p4c --target bmv2 --arch v1model"
+            );
+            return refuse::<()>(format!("parser `{parser}`"), reason).err();
+        }
+    }
+    let pipelines = list(&document["pipelines"]);
+    let tables: Vec<_> = pipelines.iter().flat_map(|pipeline| list(&pipeline["tables"])).collect();
+    let table = tables.iter().find(|table| table["action_ids"].is_null())?;
+    let reason = "it has no `action_ids`, as in the format from before 2017: compile the P4 program again, with p4c \
+                  --target bmv2 --arch v1model (and --std p4-14 if it is P4_14)";
+    refuse::<()>(format!("table `{}`", table["name"].as_str().unwrap_or_default()), reason).err()
 }
 
 /// `sizes`: see [`Program::load_with`].

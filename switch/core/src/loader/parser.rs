@@ -312,7 +312,7 @@ fn wanted<'t>(transition: &'t Transition, shape: &[(u16, bool)], where_: &str) -
             Ok(Wanted::Key(concatenation(value, shape, where_)?, mask.transpose()?))
         }
         (Some("parse_vset"), Some(set)) if transition.mask.is_none() => Ok(Wanted::ValueSet(set)),
-        (kind, _) => refuse(where_, format!("a transition of type {kind:?} is not supported")),
+        (kind, _) => refuse(where_, format!("a transition of type `{}` is not supported", kind.unwrap_or("hexstr"))),
     }
 }
 

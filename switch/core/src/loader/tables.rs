@@ -113,7 +113,7 @@ pub fn compile(
         const_entries: table.entries.is_some() && !table.writable,
         profile,
         in_egress: doc.pipelines.iter().any(|p| p.name == "egress" && p.tables.iter().any(|t| t.name == table.name)),
-        const_default: table.default_entry.as_ref().is_some_and(|d| d.action_const),
+        const_default: profile.is_some() || table.default_entry.as_ref().is_some_and(|d| d.action_const),
     };
     Ok((info, code))
 }
@@ -261,6 +261,6 @@ fn entry_field(field: &json::EntryKey, key: &KeyInfo, where_: &str) -> Result<Ke
             }
         }
         (MatchKind::Range, "range") => KeyField::Range { low: part(&field.start)?, high: part(&field.end)? },
-        (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind:?} is needed")),
+        (kind, other) => return refuse(where_, format!("a key field of kind `{other}` where {kind} is needed")),
     })
 }

@@ -20,6 +20,12 @@ impl Frame {
         Frame { buffer, start: HEADROOM, end: HEADROOM }
     }
 
+    /// Bytes of the longest frame that it can receive.
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.buffer.len() - HEADROOM - TAILROOM
+    }
+
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
@@ -172,8 +178,39 @@ impl Pool {
         Some(Box::new(Packet { frame: Frame::new(self.capacity), phv: Vec::new(), state: PacketState::default() }))
     }
 
+    /// Takes a packet back, unless it is from before [`Pool::grow`].
     #[inline]
     pub fn give(&mut self, packet: Box<Packet>) {
+        if packet.frame.capacity() < self.capacity {
+            self.made -= 1;
+            return;
+        }
         self.free.push(packet);
+    }
+
+    /// Gives packets room for longer frames, from now on.
+    pub fn grow(&mut self, capacity: usize) {
+        if capacity > self.capacity {
+            self.capacity = capacity;
+            self.made -= self.free.len();
+            self.free.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_grown_takes_no_short_packet_back_and_keeps_its_limit() {
+        let mut pool = Pool::new(100, 3);
+        let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        pool.give(first);
+        pool.grow(200);
+        pool.give(second);
+        let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(taken.iter_mut().all(|packet| packet.frame.set(&[1; 200])));
     }
 }

@@ -104,7 +104,7 @@ impl Copies {
 
     fn set_backups(&mut self, of: Replicated, backups: Vec<Vec<Replica>>, changes: &mut Vec<Change>) -> Result<()> {
         let Some(replicas) = self.replicas(of) else {
-            return Err(UpdateError::NotFound(format!("{of:?}")));
+            return Err(UpdateError::NotFound(of.to_string()));
         };
         if replicas.len() != backups.len() {
             return invalid(format!("{} replicas have {} lists of backups", replicas.len(), backups.len()));

@@ -211,6 +211,9 @@ fn prepare_clone(machine: &mut Machine, config: &CloneSession, fields: u16, orig
     machine.copy_fields(fields, original);
     machine.set(machine.code.standard.ingress_port, ingress_port);
     machine.set(machine.code.standard.instance_type, instance_type);
+    if config.class_of_service > 0 {
+        machine.set(machine.code.standard.priority, config.class_of_service.into());
+    }
     // The original's truncation is not the clone's.
     machine.state.packet.truncate = match config.packet_length_bytes {
         0 => u32::MAX,

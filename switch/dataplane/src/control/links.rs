@@ -14,7 +14,6 @@ use futures_channel::oneshot;
 use super::{Dataplane, Inner, Notice, PortHandle, PortView, UpdateError, locked};
 use crate::block_on;
 use crate::engine_messages::Command;
-use crate::port::mtu;
 
 /// Time that [`Window`] covers.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -187,9 +186,6 @@ pub fn sample(inner: &Inner) {
         let mut recent = locked(&port.recent);
         if now < recent.at + WINDOW.as_nanos() as u64 {
             continue;
-        }
-        if inner.interfaces {
-            port.mtu.store(mtu(&port.interface).unwrap_or(0), Relaxed);
         }
         let stats = port.cells.read();
         let queues = if has_queues { inner.queues } else { 0 };

@@ -10,7 +10,7 @@ use apswitch_core::state::DROP_PORT;
 use apswitch_core::v1model::Port;
 use futures_channel::oneshot;
 
-use super::{Dataplane, FRAME_OVERHEAD, PortHandle, UpdateError, links, locked, open_error, open_interface};
+use super::{Dataplane, PortHandle, UpdateError, links, locked, open_error, open_interface};
 use crate::block_on;
 use crate::engine::BlockingTask;
 use crate::engine_messages::{Command, Line};
@@ -102,14 +102,7 @@ impl Dataplane {
         if number as u64 >= DROP_PORT || inner.cpu_port == Some(number) {
             return invalid(format!("give a number below {DROP_PORT} that is not the CPU port's"));
         }
-        let (mtu, longest) =
-            (mtu(interface).map_err(|e| failed(&new.config, &e))?, inner.max_frame_len - FRAME_OVERHEAD);
-        if mtu > longest {
-            return invalid(format!(
-                "the MTU of `{interface}` is {mtu}, and the switch was started for {longest}: lower it (ip link set \
-                 {interface} mtu {longest}), or start the switch with a port of that MTU"
-            ));
-        }
+        inner.make_room(mtu(interface).map_err(|e| failed(&new.config, &e))?);
         let port = Port::new(number, new.config.link.clone(), inner.seed);
         let (done, opened) = oneshot::channel();
         let task = BlockingTask::Open { interface: interface.clone(), done };

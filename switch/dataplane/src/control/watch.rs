@@ -109,6 +109,10 @@ impl Follower {
             Ok((index, flags)) if flags & libc::IFF_UP != 0 => (index, flags & libc::IFF_RUNNING != 0),
             _ => (0, false),
         };
+        let mtu = self.interfaces.mtu(&port.interface).unwrap_or(0);
+        if port.mtu.swap(mtu, Relaxed) != mtu {
+            inner.make_room(mtu);
+        }
         let known = port.interface_index.load(Relaxed);
         let failed = port.failed.load(Relaxed);
         let first = known == 0 && port.up.load(Relaxed) && !failed;

@@ -175,7 +175,7 @@ impl Dataplane {
                     changes.clear();
                     for update in undo.drain(before..).rev() {
                         if let Err(error) = store.update(update, now, &mut changes) {
-                            tracing::error!("an update could not be taken back: {error}");
+                            tracing::error!("rollback of an update failed: {error}");
                         }
                     }
                     return (Err((place, error)), Vec::new());
@@ -195,7 +195,7 @@ impl Dataplane {
     pub async fn undo(&self, mut updates: Vec<Update>) {
         updates.reverse();
         for error in self.write(updates).await.into_iter().filter_map(Result::err) {
-            tracing::error!("an update could not be taken back: {error}");
+            tracing::error!("rollback of an update failed: {error}");
         }
     }
 

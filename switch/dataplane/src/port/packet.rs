@@ -259,6 +259,13 @@ impl Interfaces {
         unsafe { Ok((index.ifr_ifru.ifru_ifindex, request.ifr_ifru.ifru_flags as i32)) }
     }
 
+    /// Bytes of payload in the longest frame of the interface.
+    pub fn mtu(&self, interface: &str) -> io::Result<usize> {
+        let request = self.ask(interface, libc::SIOCGIFMTU)?;
+        // SAFETY: SIOCGIFMTU has written the MTU.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
+    }
+
     fn ask(&self, interface: &str, code: libc::c_ulong) -> io::Result<libc::ifreq> {
         // SAFETY: all zeros is a valid ifreq; the kernel reads the name, which fits with its zero byte, and writes into
         // the request only.
@@ -278,7 +285,5 @@ impl Interfaces {
 
 /// Bytes of payload in the longest frame of the interface.
 pub fn mtu(interface: &str) -> io::Result<usize> {
-    let request = Interfaces::new()?.ask(interface, libc::SIOCGIFMTU)?;
-    // SAFETY: SIOCGIFMTU has written the MTU.
-    Ok(unsafe { request.ifr_ifru.ifru_mtu } as usize)
+    Interfaces::new()?.mtu(interface)
 }

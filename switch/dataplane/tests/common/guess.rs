@@ -170,7 +170,11 @@ pub fn copies(rng: &mut Rng) -> Vec<Update> {
     let mut updates = Vec::new();
     for id in [1, 2, 3, 7] {
         updates.push(Update::InsertMulticastGroup { group: id, replicas: replicas(4) });
-        let config = CloneSession { replicas: replicas(3), packet_length_bytes: if id == 2 { 20 } else { 0 } };
+        let config = CloneSession {
+            replicas: replicas(3),
+            packet_length_bytes: if id == 2 { 20 } else { 0 },
+            class_of_service: 2 * (id == 2) as u8,
+        };
         updates.push(Update::InsertCloneSession { session: id, config });
     }
     updates

@@ -12,25 +12,25 @@ use super::{
     Action, Counter, Digest, MatchField, Meter, Param, Profile, Register, Schema, Scope, SizeSemantics, Table,
     TableAction, ValueSet, counts_members,
 };
-use crate::data::DataType;
+use crate::data::{self, DataType};
 use crate::error::{Checked, refuse};
 use crate::header;
 use crate::proto::p4::config::v1 as info;
-use crate::translation::SdnType;
+use crate::translation::{SdnType, Types};
 
 impl Schema {
     /// Ties `p4info` to `program`; the refusal names the object that differs.
     pub fn new(p4info: &info::P4Info, program: &Program) -> Checked<Schema> {
         let mut schema = Schema::default();
         unsupported(p4info)?;
-        let types = p4info.type_info.as_ref();
+        let types = Types::new(p4info.type_info.as_ref());
         for action in &p4info.actions {
             let (id, name) = identity(&action.preamble, "action")?;
             let loaded = program.actions.iter().find(|known| known.name == name);
             let params = action.params.iter().enumerate().map(|(at, p)| {
                 let bitwidth = p.bitwidth.max(0) as u32;
                 let width = loaded.and_then(|known| known.params.get(at)).map_or(bitwidth, |there| there.width.into());
-                let sdn_type = SdnType::new(p.type_name.as_ref(), types, p.bitwidth, width)
+                let sdn_type = SdnType::new(p.type_name.as_ref(), &types, p.bitwidth, width)
                     .map_err(|e| e.at(format!("action {name}: parameter {}", p.name)))?;
                 Ok(Param { id: p.id, name: p.name.clone(), width, sdn_type })
             });
@@ -46,7 +46,7 @@ impl Schema {
         }
         for set in &p4info.value_sets {
             let (id, name) = identity(&set.preamble, "value set")?;
-            let found = value_set(name.clone(), set, types, program).map_err(|e| e.at(format!("value set {name}")))?;
+            let found = value_set(name.clone(), set, &types, program).map_err(|e| e.at(format!("value set {name}")))?;
             insert(&mut schema.value_sets, "value set", id, found)?;
         }
         let left_out = may_be_left_out(p4info, program);
@@ -57,7 +57,7 @@ impl Schema {
                 continue;
             }
             let table = schema
-                .table(id, name.clone(), table, p4info, program)
+                .table(id, name.clone(), table, p4info, &types, program)
                 .map_err(|e| e.at(format!("table {name} ({id:#x})")))?;
             insert(&mut schema.tables, "table", id, table)?;
         }
@@ -78,19 +78,19 @@ impl Schema {
             let (id, name) = identity(&register.preamble, "register")?;
             let found = position(&program.registers, |r| r.name == name, "register", &name)?;
             let size = same_size("register", &name, register.size.into(), program.registers[found].size)?;
-            let element = DataType::new(register.type_spec.as_ref(), types, &[program.registers[found].width.into()])
+            let element = DataType::new(register.type_spec.as_ref(), &types, &[program.registers[found].width.into()])
                 .map_err(|e| e.at(format!("register {name}")))?;
             insert(&mut schema.registers, "register", id, Register { name, target: RegisterId(found), size, element })?;
         }
         for digest in &p4info.digests {
             let (id, name) = identity(&digest.preamble, "digest")?;
             let digest =
-                self::digest(name.clone(), digest, p4info, program).map_err(|e| e.at(format!("digest {name}")))?;
+                self::digest(name.clone(), digest, &types, program).map_err(|e| e.at(format!("digest {name}")))?;
             insert(&mut schema.digests, "digest", id, digest)?;
         }
         for header in &p4info.controller_packet_metadata {
             let (_, name) = identity(&header.preamble, "controller_packet_metadata")?;
-            let fields = header::fields(&header.metadata, types, program)
+            let fields = header::fields(&header.metadata, &types, program)
                 .map_err(|e| e.at(format!("controller header {name}")))?;
             match name.as_str() {
                 "packet_in" => schema.packet_in = fields,
@@ -103,6 +103,7 @@ impl Schema {
                 }
             }
         }
+        schema.names = types.into_names();
         Ok(schema)
     }
 
@@ -112,6 +113,7 @@ impl Schema {
         name: String,
         table: &info::Table,
         p4info: &info::P4Info,
+        types: &Types<'_>,
         program: &Program,
     ) -> Checked<Table> {
         let Some(target) = program.table(&name) else {
@@ -133,12 +135,11 @@ impl Schema {
             if kind != key.kind && (kind, key.kind) != (MatchKind::Optional, MatchKind::Ternary) {
                 return refuse!(
                     InvalidArgument,
-                    "field {name}: {kind:?} in the P4Info, {:?} in the device config",
+                    "field {name}: {kind} in the P4Info, {} in the device config",
                     key.kind
                 );
             }
             check_field_id(field, &fields)?;
-            let types = p4info.type_info.as_ref();
             fields.push(match_field(field, types, kind, key.kind, key.field.width.into())?);
         }
         let actions = table
@@ -280,7 +281,7 @@ fn check_field_id(field: &info::MatchField, others: &[MatchField]) -> Checked<()
 /// `stored` and `width`: as in the device config.
 fn match_field(
     field: &info::MatchField,
-    types: Option<&info::P4TypeInfo>,
+    types: &Types<'_>,
     kind: MatchKind,
     stored: MatchKind,
     width: u32,
@@ -288,24 +289,23 @@ fn match_field(
     let name = field.name.clone();
     let sdn_type = SdnType::new(field.type_name.as_ref(), types, field.bitwidth, width)
         .map_err(|e| e.at(format!("field {name}")))?;
-    if sdn_type == SdnType::Numeral && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
+    if matches!(sdn_type, SdnType::Named(_)) && !matches!(kind, MatchKind::Exact | MatchKind::Optional) {
         let of = field.type_name.as_ref().map_or("", |found| &found.name);
-        return refuse!(Unimplemented, "field {name}: type {of} is a string for clients, which has no {kind:?} match");
+        return refuse!(Unimplemented, "field {name}: type {of} is a string for clients, which has no {kind} match");
     }
     Ok(MatchField { id: field.id, name, width, sdn_type, kind, stored })
 }
 
-fn value_set(
-    name: String,
-    set: &info::ValueSet,
-    types: Option<&info::P4TypeInfo>,
-    program: &Program,
-) -> Checked<ValueSet> {
+fn value_set(name: String, set: &info::ValueSet, types: &Types<'_>, program: &Program) -> Checked<ValueSet> {
     let target = position(&program.value_sets, |s| s.name == name, "value set", &name)?;
     let loaded = &program.value_sets[target];
     same_size("value set", &name, set.size.into(), loaded.max_size)?;
     if set.r#match.len() != loaded.widths.len() {
-        return refuse!(InvalidArgument, "its fields are {:?} bits wide in the device config", loaded.widths);
+        return refuse!(
+            InvalidArgument,
+            "its fields are {} bits wide in the device config",
+            data::listed(&loaded.widths)
+        );
     }
     let mut fields: Vec<MatchField> = Vec::new();
     for (field, &width) in set.r#match.iter().zip(&loaded.widths) {
@@ -397,12 +397,13 @@ fn meter_kind(
     match same {
         true => Ok(spec.r#type()),
         false => {
-            refuse!(InvalidArgument, "{kind} {name}: {:?} in the P4Info, {loaded:?} in the device config", spec.unit())
+            let unit = spec.unit().as_str_name();
+            refuse!(InvalidArgument, "{kind} {name}: {unit} in the P4Info, {loaded} in the device config")
         }
     }
 }
 
-fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &Program) -> Checked<Digest> {
+fn digest(name: String, digest: &info::Digest, types: &Types<'_>, program: &Program) -> Checked<Digest> {
     let targets: Vec<DigestId> =
         (0..program.digests.len()).filter(|&i| program.digests[i].name == name).map(DigestId).collect();
     if targets.is_empty() {
@@ -410,7 +411,7 @@ fn digest(name: String, digest: &info::Digest, p4info: &info::P4Info, program: &
     }
     let widths =
         |target: &DigestId| -> Vec<u32> { program.digests[target.0].fields.iter().map(|f| f.width.into()).collect() };
-    let data = DataType::new(digest.type_spec.as_ref(), p4info.type_info.as_ref(), &widths(&targets[0]))?;
+    let data = DataType::new(digest.type_spec.as_ref(), types, &widths(&targets[0]))?;
     for target in &targets[1..] {
         data.check_widths(&widths(target))?;
     }
@@ -453,8 +454,9 @@ mod tests {
         let field = &mut p4info.tables.iter_mut().find(|table| !table.match_fields.is_empty()).unwrap().match_fields[0];
         field.bitwidth = 0;
         let schema = Schema::new(&p4info, &program).unwrap();
-        let widths =
-            |table: &Table| table.fields.iter().all(|field| field.width > 0 && field.sdn_type == SdnType::Plain);
+        let widths = |table: &Table| {
+            table.fields.iter().all(|field| field.width > 0 && matches!(field.sdn_type, SdnType::Plain))
+        };
         assert!(schema.tables.values().all(widths));
     }
 }

@@ -90,5 +90,5 @@ fn direct_entry<'s>(schema: &'s Schema, message: Option<&p4::TableEntry>) -> Che
         default_has_no_key(table, message)?;
         return Ok((table, None));
     }
-    Ok((table, Some(entry::key(table, message)?)))
+    Ok((table, Some(entry::key(table, message, Naming::Find)?)))
 }

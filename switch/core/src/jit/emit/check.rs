@@ -31,7 +31,7 @@ impl Emitter<'_> {
     pub fn finish(&mut self) -> Result<Option<Vec<Box<Site>>>, String> {
         let function = self.checks.function;
         if let Some(reg) = self.foreign_register {
-            return Err(format!("the {function} uses register {reg}, which is none"));
+            return Err(format!("the {function} uses register {reg}, which does not exist"));
         }
         if self.is_full() {
             return Err(format!("the {function} is too long: it takes more than {} instructions", MAX_INSTRUCTIONS));

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BMv2's command line: every option of the real programs is taken, and clients find what they wait for."""
+
+import re
+import shutil
+import socket
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from accesspoint.checks.harness.apswitch import BINARY, free_address, wait_until_it_listens
+from accesspoint.checks.harness.p4runtime import WAIT, Client
+from accesspoint.checks.harness.waiting import eventually, free_port
+from accesspoint.topologies.requirements import ROOT
+
+OURS = BINARY.with_name("simple_switch_grpc")
+PAGE = ROOT / "docs/switch/bmv2.md"
+Start = Callable[..., Path]
+
+
+def options(program: str | Path) -> set[str]:
+    """Return the options that `--help` lists."""
+    said = subprocess.run([program, "--help"], capture_output=True, text=True).stdout
+    return set(re.findall(r"^ +(?:-\w(?: \[|, ))?(--[a-z0-9-]+)", said, re.M))
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    if not OURS.exists():
+        pytest.fail(f"{OURS} is missing; build it with: make switch")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start the switch with BMv2's options until the address listens; return the file with its output."""
+    started: list[subprocess.Popen] = []
+
+    def switch(address: str, *words: str) -> Path:
+        output = tmp_path / f"output{len(started)}"
+        with output.open("wb") as target:
+            started.append(subprocess.Popen([OURS, *words], stdout=target, stderr=subprocess.DEVNULL, cwd=tmp_path))
+        wait_until_it_listens(address, started[-1])
+        return output
+
+    yield switch
+    for process in started:
+        process.terminate()
+        process.wait(WAIT)
+
+
+@pytest.mark.parametrize("name", ["simple_switch", "simple_switch_grpc"])
+def test_options_of_the_real_program_are_all_taken(name: str) -> None:
+    real = shutil.which(name)
+    if not real or "apswitch" in subprocess.run([real, "--version"], capture_output=True, text=True).stdout:
+        pytest.skip(f"BMv2's {name} is not on PATH")
+    listed = options(real)
+    assert {"--log-console", "--drop-port"} <= listed
+    assert listed <= options(OURS)
+
+
+def test_page_has_every_option() -> None:
+    assert options(OURS) - set(re.findall(r"`(--[a-z0-9-]+)", PAGE.read_text())) == set()
+
+
+def test_switch_started_as_bmv2_has_its_defaults(start: Start) -> None:
+    address, thrift = free_address(), free_port()
+    port = address.partition(":")[2]
+    output = start(
+        address,
+        *("--no-p4", "--log-console", "--nanolog", "ipc:///tmp/bm-0-log.ipc", "--thrift-port", str(thrift)),
+        *("--", "--grpc-server-addr", f"0.0.0.0:{port}", "--cpu-port", "255"),
+    )
+    assert eventually(lambda: "P4Runtime on" in output.read_text())
+    for line in (
+        "WARN --nanolog has no effect: there are no nanomsg events",
+        f"WARN any client that reaches 0.0.0.0:{port} controls the switch",
+        f"device 0: 0 ports, P4Runtime on 0.0.0.0:{port}",
+    ):
+        assert line in output.read_text()
+    client = Client(address, device_id=0).become_primary()
+    client.close()
+
+
+def test_client_of_thrift_is_told_to_use_p4runtime(start: Start) -> None:
+    address, thrift = free_address(), free_port()
+    words = ("--no-p4", "--log-console", "--thrift-port", str(thrift), "--", "--grpc-server-addr", address)
+    output = start(address, *words)
+
+    def call(name: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", thrift), WAIT) as client:
+            client.sendall(struct.pack(">HHI", 0x8001, 1, len(name)) + name + struct.pack(">IB", 7, 0))
+            client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(4096), b""))
+
+    assert eventually(lambda: "P4Runtime on" in output.read_text())
+    answer = call(b"standard:bm_mgmt_get_info")
+    assert answer.startswith(b"\x80\x01\x00\x03\x00\x00\x00\x19standard:bm_mgmt_get_info\x00\x00\x00\x07\x0b\x00\x01")
+    text = f"this is apswitch, which has no Thrift server: control it over P4Runtime on {address}"
+    assert text.encode() in answer and answer.endswith(b"\x08\x00\x02\x00\x00\x00\x01\x00")
+    # Whatever comes, the next client is answered, and the log has one line.
+    with socket.create_connection(("127.0.0.1", thrift), WAIT) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    assert text.encode() in call(b"x")
+    assert output.read_text().count("looks for Thrift") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--no-p4", "--log-console", "--log-file", "x"], "--log-console and --log-file are exclusive"),
+        (["--no-p4", "--", "--cpu-port", "0"], "--cpu-port 0 is not valid"),
+        (["--no-p4", "--rubbish"], "unexpected argument '--rubbish'"),
+        ([], "--no-p4"),
+    ],
+)
+def test_bad_line_is_refused_with_its_fix(words: list[str], said: str) -> None:
+    done = subprocess.run([OURS, *words], capture_output=True, text=True, timeout=WAIT)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_versions_are_printed() -> None:
+    said = [
+        subprocess.run([OURS, word], capture_output=True, text=True, check=True).stdout
+        for word in ("--version", "--json-version")
+    ]
+    assert re.fullmatch(r"apswitch \d+\.\d+\.\d+\n", said[0]) and re.fullmatch(r"2\.\d+\n", said[1])
