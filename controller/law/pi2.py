@@ -17,9 +17,6 @@
   0.994; at 3.5/1 Mb/s 15 ms 0.978, 24 ms 0.991.
 - **kappa2 = 0.03.** With gamma 0.05, kappa1 1 and q* 15 ms these are about the gains of RFC 9332 (alpha 0.16, beta 3.2
   at 16 ms).
-- **A burst passes.** In slow start over a long path a window arrives at once and leaves before the next one comes.
-  No mark shortens such a queue, and a mark ends slow start too early: behind 300 ms a download of 2.9 MB took 3.6 s in
-  place of 3.1 s. So a queue may grow for `MAX_BURST` from when it was short and calm (RFC 8033, section 4.3).
 - **Demand.** Desired volumes are weighted max-min shares. A TCP sender shows no demand beyond what it gets, so an
   elastic flow is taken to ask for `PROBE` more than what arrives of it; below its share it then gains, above it loses.
   ACKs and sparse flows are not held back by feedback, so what arrives of them is all that they ask for.
@@ -39,13 +36,6 @@ BUSY_QUEUE = 0.5
 
 EMPTY_SECONDS = 0.95
 """Time constant of forgetting while the queue stays empty (RFC 8033, section 4.2: 1/64 every 15 ms)."""
-
-MAX_BURST = 0.15
-"""Seconds for which a queue may grow before the device term counts it (RFC 8033, section 4.3)."""
-
-CALM_QUEUE, CALM_SUM = 0.5, 0.01
-"""A queue below this part of its target, with a sum of errors below this pressure, gets `MAX_BURST` again (RFC 8033:
-half of the target, and no probability)."""
 
 ACK_GAPS = 2.0
 """A queue lasts this many times as long as a full frame keeps an ACK waiting."""
@@ -95,15 +85,13 @@ class Pi2DeviceTerm(DeviceTerm):
 
     x(m) = gamma * [ q(m) - q(m-1) + kappa1 * (q(m) - q*) + kappa2 * sum (q - q*) ] / q*
 
-    The sum is kept in units of x, within [0, sqrt(limit)], and does not grow while x is at its limit. For `MAX_BURST`
-    from a calm queue on, x is the sum, which stands still (RFC 8033, section 4.3).
+    The sum is kept in units of x, within [0, sqrt(limit)], and does not grow while x is at its limit.
     """
 
     def __init__(self) -> None:
         self.sum = 0.0
         self._pressure = 0.0
         self._queue = 0.0
-        self._burst = 0.0
         self._time = -1.0
         self._last_queued = -math.inf
 
@@ -124,7 +112,6 @@ class Pi2DeviceTerm(DeviceTerm):
         elapsed = 0.0 if self._time < 0 else max(0.0, now - self._time)
         grown = queue - self._queue
         was_empty = self._queue <= 0
-        is_calm = max(queue, self._queue) < CALM_QUEUE * target and self.sum < CALM_SUM
         self._time, self._queue = now, queue
         if queue > 0 or arriving:
             self._last_queued = now
@@ -136,12 +123,8 @@ class Pi2DeviceTerm(DeviceTerm):
         steps = elapsed / interval
         error = (queue - target) / target
         most = math.sqrt(limit)
-        self._burst = MAX_BURST if is_calm else max(0.0, self._burst - elapsed)
         if queue <= 0 and was_empty:
             self.sum *= math.exp(-elapsed / EMPTY_SECONDS)
-        if self._burst > 0:
-            self._pressure = self.sum
-            return self._pressure * self._pressure
         growth = grown / steps / target
         direct = gamma * (growth + kappa1 * error)
         if not self.stands_still(error, self.sum + direct, most):
