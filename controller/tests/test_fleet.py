@@ -177,7 +177,7 @@ async def test_what_somebody_else_wrote_into_the_engine_is_put_right(
             return False
 
         await eventually(is_right)
-    assert "ap1: the engine says revision 1000000, which the database has not given" in caplog.text
+    assert "ap1: the engine says revision 1000000, unknown to the database" in caplog.text
     assert "it speaks version 2, and this release version 1: use the same release on both" in caplog.text
     # Of what nobody desires nothing stays.
     await replica.engine.put(DESIRED, "ghost", text(Desired(revision=1, config={"name": "ghost"})), 0)
