@@ -51,7 +51,7 @@ def test_who_is_told_a_rate_is_told_the_mean_of_its_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("capacity", "told"), [(None, [2_000_000, 1_000_000]), ("auto", ["auto", "auto"])])
 def test_a_controller_may_be_told_no_rate(capacity: Any, told: list[Any]) -> None:
     ports = {1: Port(2_000_000, 1_000_000, 100), 2: Port(1_000_000, 2_000_000, 100)}
-    access_point = SimpleNamespace(name="ap1", grpc="127.0.0.1:1", device_id=1, radios=frozenset())
+    access_point = SimpleNamespace(name="ap1", grpc="127.0.0.1:1", device_id=1, radios=frozenset(), isolated=True)
     entry = controllers.entry(access_point, ports, Features(), capacity=capacity)  # type: ignore[arg-type]
     assert [port["capacity_bps"] for port in entry["ports"]] == told
 
