@@ -193,6 +193,12 @@ def vocabulary(*patterns: str) -> Callable[[Block], None]:
     return judge
 
 
+def bmv2_options(block: Block) -> None:
+    """Check that `simple_switch_grpc` takes the options."""
+    known = (ROOT / "switch/cli/src/bmv2.rs").read_text()
+    assert all(f'("{option}", "' in known for option in re.findall(r"--([a-z-]+)", block.text))
+
+
 def drawing(block: Block) -> None:
     """Check that the files that a drawing names, with a slash or an ending, are there."""
     for word in re.findall(r"[\w*]+(?:[./][\w*]+)+", block.text):
@@ -299,6 +305,10 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/switch/explain.md", "    table"): story,
     ("docs/switch/library.md", "#include"): elsewhere("switch/tests/test_simulation.py", "```c"),
     ("docs/switch/library.md", "1.0 s"): elsewhere("switch/tests/test_simulation.py", "It prints"),
+    ("docs/switch/bmv2.md", "simple_switch_grpc"): bmv2_options,
+    ("docs/switch/p4runtime.md", "INFO client"): vocabulary(
+        "switch/*/src/**/*.rs", "p4src/stages/*.p4", "switch/tests/test_log.py"
+    ),
     ("docs/switch/queues.md", "enqueue"): drawing,
     ("docs/switch/queues.md", "gnmic"): elsewhere("switch/tests/test_gnmi.py", '"gnmic "'),
     ("docs/switch/queues.md", "--link"): links,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// port_feedback: what of the computed feedback needs no class, so that hardware adds it while others classify; `mark`
-// adds that of the class, and decides.
+// port_feedback: the part of the feedback that needs no class, so that hardware adds it in parallel to classification; `mark`
+// adds the class's part, and decides.
 //
 //   random + flow + port feedback, saturating -> total
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// demote: what is of no known flow (opaque, or a flow that the controller has no room or no time for) is never split
-// between two queues packet by packet.
+// demote: packets that match no flow entry (opaque, or a flow that the controller has no capacity for) are kept in one
+// queue, to preserve order.
 //
 // `queue_meter` turns single packets away. Nobody can tell here whose they are, so all that is of no known flow and asks
 // for that queue of that port waits with the bulk for DEMOTE_HOLD, in order, and is regulated as one: the hold begins

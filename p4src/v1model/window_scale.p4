@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// window_scale: by how much the windows that a host tells in a connection are shifted (RFC 7323, 2). Only its SYN says so, when
+// window_scale: the window scale that a host announces in a connection (RFC 7323, 2). Only its SYN has it, when
 // the flow has no index yet: the cell is one of the addresses' and ports' hash.
 //
 //   SYN, SYN-ACK -> window_scale[hash] = the rest of the hash ++ its own window, which is not shifted ++ shift count

@@ -159,7 +159,7 @@ async fn as_many_connections_as_may_be() {
     }
 }
 
-/// Where both ends have a key the option is no way to clear text: both refuse, and the listener counts it.
+/// Both ends refuse a connection without the option when they have a key, and the listener counts it.
 #[tokio::test]
 async fn without_an_answer_a_key_makes_no_plain_connection() {
     let silent = |key: &[u8]| Options { negotiation: Arc::new(Silent), ..with_key(key) };
