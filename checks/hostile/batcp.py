@@ -95,7 +95,7 @@ def took(stream: socket.socket, count: int) -> bytes:
     while len(octets) < count:
         more = stream.recv(count - len(octets))
         if not more:
-            raise ConnectionResetError("it is refused")
+            raise ConnectionResetError("closed")
         octets += more
     return octets
 

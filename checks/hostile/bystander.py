@@ -104,13 +104,13 @@ def socks(_address: str, places: dict[str, Any]) -> Ask:
     def ask() -> None:
         with socket.create_connection(("127.0.0.1", places["socks"]), timeout=PATIENCE) as stream:
             stream.sendall(b"\5\1\0")
-            took(stream, 2)
+            batcp.took(stream, 2)
             stream.sendall(b"\5\1\0\1" + socket.inet_aton("127.0.0.1") + places["echo"].to_bytes(2, "big"))
-            reply = took(stream, 10)
+            reply = batcp.took(stream, 10)
             if reply[1]:
                 raise Refused(f"the SOCKS proxy replies {reply[1]}")
             stream.sendall(b"?")
-            took(stream, 1)
+            batcp.took(stream, 1)
 
     return ask
 
@@ -170,17 +170,6 @@ def cwnd(_address: str, places: dict[str, Any]) -> Ask:
             raise Refused((done.stderr.strip() or "no daemon")[:120])
 
     return ask
-
-
-def took(stream: socket.socket, count: int) -> bytes:
-    """Read `count` bytes. Raises Refused."""
-    data = b""
-    while len(data) < count:
-        more = stream.recv(count - len(data))
-        if not more:
-            raise Refused("closed")
-        data += more
-    return data
 
 
 KINDS: dict[str, tuple[Callable[[str, dict[str, Any]], Ask], float]] = {
