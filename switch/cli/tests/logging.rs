@@ -18,11 +18,14 @@ use nix::unistd::Pid;
 /// Deadline for what takes no time on an idle machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The program with `features.p4`, whose kind 0x12 logs a line for each packet; ended when dropped.
+/// The program between h1 and h2 with `features.p4`, whose kind 0x12 logs a line for each packet; ended when dropped.
 struct Running(Child);
 
 impl Running {
     fn start() -> Running {
+        ip("link set lo up");
+        pair("s1", "h1");
+        pair("s2", "h2");
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/features.json");
         let child = Command::new(env!("CARGO_BIN_EXE_apswitch"))
             .args(["-i", "1@s1", "-i", "2@s2", program, "--grpc-server-addr", "127.0.0.1:9559"])
@@ -68,9 +71,6 @@ fn a_log_that_nobody_reads_stops_no_packet() {
     if !enter() {
         return;
     }
-    ip("link set lo up");
-    pair("s1", "h1");
-    pair("s2", "h2");
     let mut running = Running::start();
     let (mut from, mut to) = (PacketPort::open("h1").unwrap(), PacketPort::open("h2").unwrap());
     let mut pool = Pool::new(2048, 256);
@@ -107,9 +107,6 @@ fn port_that_goes_down_is_logged_once() {
     if !enter() {
         return;
     }
-    ip("link set lo up");
-    pair("s1", "h1");
-    pair("s2", "h2");
     let mut running = Running::start();
     let mut lines = BufReader::new(running.0.stderr.take().unwrap()).lines();
     let mut until = |text: &str| {
