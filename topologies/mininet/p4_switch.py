@@ -117,7 +117,7 @@ class P4Switch(ApSwitch):
         """Make an interface and that of the host behind it fit for single packets. A queue discipline that Mininet's
         words have brought goes, as the port has their link model; another one is warned of. Raises LabError."""
         super().prepare(port, intf)
-        # What the switch sends passes the kernel's queues by (packet(7), PACKET_QDISC_BYPASS).
+        # Frames of the switch bypass the kernel's queues (packet(7), PACKET_QDISC_BYPASS).
         if port not in self.radios and (kind := self._queue_discipline(intf.name)):
             if link_model(intf.params):
                 run(*self.inside("tc", "qdisc", "delete", "dev", intf.name, "root"))

@@ -54,7 +54,7 @@ def main() -> int:
             key(host, folder, end)
         for host, end in ((b, "server"), (a, "client")):
             host.run("sh", "-ec", page_commands(end, links), cwd=folder)
-        # What crosses the uplinks is sealed by WireGuard: the proxies need no key of their own.
+        # WireGuard seals all traffic of the uplinks: the proxies need no key of their own.
         Daemon(
             b,
             "proxy",

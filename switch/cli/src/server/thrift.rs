@@ -59,7 +59,7 @@ async fn answer(mut stream: TcpStream, text: &str) -> io::Result<()> {
     stream.read_exact(&mut rest).await?;
     stream.write_all(&exception(&rest[..length], &rest[length..], text)).await?;
     stream.shutdown().await?;
-    // What the call still has: a client that is cut off while it sends sees no answer.
+    // The rest of the call is read: a client that is cut off while it sends sees no answer.
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
 }
 
