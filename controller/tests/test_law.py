@@ -15,7 +15,7 @@ from accesspoint.controller.agent.regulator import PortRegulator
 from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.law import LAWS, paper
 from accesspoint.controller.law.base import DeviceTerm, Law
-from accesspoint.controller.law.pi2 import Pi2DeviceTerm, desired_volumes, max_min_shares
+from accesspoint.controller.law.pi2 import MAX_BURST, Pi2DeviceTerm, desired_volumes, max_min_shares
 
 from .plant import settle
 
@@ -280,6 +280,24 @@ def test_the_device_term_recovers_after_idle() -> None:
         feedback = fed_back(term, 60 + tick * 0.1, 0.0, 1e4, arriving=False)
     assert feedback == 0.0
     assert term.sum == 0.0
+
+
+def test_device_term_lets_a_burst_pass_and_counts_what_stands() -> None:
+    def feedback(queues: list[float]) -> list[float]:
+        term = Pi2DeviceTerm()
+        return [fed_back(term, tick * 0.01, queue, 10.0) for tick, queue in enumerate(queues)]
+
+    empty, ticks = [0.0] * 100, round(MAX_BURST / 0.01)
+    assert max(feedback(empty + [40.0] * (ticks - 1))) == 0.0
+    assert feedback(empty + [40.0] * (ticks + 1))[-1] > 0.02
+    # Windows of a slow start: each leaves before the next one comes.
+    assert max(feedback((empty[:20] + [40.0] * 10) * 10)) == 0.0
+    # A queue that is there for most of the time counts, however short it is between.
+    assert max(feedback((empty[:10] + [40.0] * 20) * 10)) > 0.02
+    # What was learnt stays in force in a burst.
+    term = Pi2DeviceTerm()
+    term.resume(0.01)
+    assert [fed_back(term, tick * 0.01, 40.0, 10.0) for tick in range(5)] == pytest.approx([0.01] * 5)
 
 
 def test_the_device_term_does_not_depend_on_the_step() -> None:

@@ -68,6 +68,8 @@ def test_an_effect_is_what_is_apart_by_more_than_the_seeds() -> None:
     assert effect(better, mixed) == f"**worse**: p50 in {number}; **better**: link used in {number}"
 
 
+STOOD = 100
+"""Ticks."""
 GIVEN = {"gain": 0.03, "interval": 0.1, "limit": 0.5, "fullness": 1.0}
 
 
@@ -81,15 +83,16 @@ def test_the_linear_form_adds_to_the_feedback() -> None:
 
 
 def fed_back(term: DeviceTerm, queues: list[float], limit: float = 1.0) -> list[float]:
-    """Return the feedback of one tick each, with q* 10 and the default's gains; a queue below 0 is an idle port."""
+    """Return the feedback of one tick each, with q* 10 and the default's gains; a queue below 0 is an idle port. At q* it
+    has stood until then."""
     ncr, got = Ncr(), []
-    for tick, queue in enumerate(queues):
+    for tick, queue in enumerate([10.0] * STOOD + queues):
         value = term.update(
             tick * 0.01, max(queue, 0.0), 10.0, queue >= 0, gamma=ncr.gamma, kappa1=ncr.kappa1, kappa2=ncr.kappa2,
             interval=0.01, limit=limit,
         )  # fmt: skip
         got.append(value)
-    return got
+    return got[STOOD:]
 
 
 def test_the_linear_device_term_is_the_root_of_the_square() -> None:
@@ -113,13 +116,17 @@ def test_each_sum_goes_its_way() -> None:
     assert summed(Pi2DeviceTerm(), [10.0, 20.0, 50.0]) == pytest.approx(gains * 2)
     assert summed(terms.GrowthSummed(), [10.0, 15.0, 15.0]) == pytest.approx(gains * 1.5)
     assert summed(terms.ErrorUnbounded(), [10.0, 20.0, 50.0]) == pytest.approx(gains * 5)
+    # A burst of 100 ms out of nothing.
+    burst = [-1.0] * 100 + [20.0] * 10
+    assert summed(Pi2DeviceTerm(), burst) == 0.0
+    assert summed(terms.BurstsCount(), burst) == pytest.approx(gains * 10)
     # At a limit of x = 0.05 from the first tick on.
     assert summed(Pi2DeviceTerm(), [10.0, 40.0, 40.0], 0.05**2) == 0.0
     assert summed(terms.GoesOnAtLimit(), [10.0, 40.0, 40.0], 0.05**2) == pytest.approx(gains * 2)
     # Two seconds without a queue or traffic, after which nothing is left, but for who lowers it by the distance alone.
     idle = [20.0] * 300 + [-1.0] * 200
     assert summed(Pi2DeviceTerm(), idle) == 0.0
-    assert summed(terms.NeverForgets(), idle) == pytest.approx(gains * (299 - 200))
+    assert summed(terms.NeverForgets(), idle) == pytest.approx(gains * (300 - 200))
 
 
 def test_what_is_measured_wanted_and_asked_for() -> None:
