@@ -228,11 +228,13 @@ struct metadata_t {
     bit<1>       sparse;
     // Set by `scalable`: of a scalable flow (RFC 9331) that may wait with those; read by `classify` and its own hold.
     bit<1>       scalable;
-    // Set by `pure_ack`; the first is read by `classify`, `ack`, `mark`, the second by `ack_filter`.
+    // Set by `pure_ack`; the first is read by `classify`, `ack`, the second by `ack_filter`.
     bit<1>       pure_ack;
     bit<1>       supersedable;
     // Set by `pure_ack`: SYN or RST; read by `ack_filter`.
     bit<1>       boundary;
+    // Set by `pure_ack`: no signal would slow its sender down; read by `mark`.
+    bit<1>       spared;
     // Set by `ack`: a newer ACK may take this one's place; read by `ack_filter`.
     bit<1>       filter;
     // Set by `ack_filter` and `own_data` at ingress, read there at egress: the packet's place among those of its queue, and among

@@ -47,6 +47,7 @@
 #define ACTION_SET_FLOW_IPV6      0x0100001A
 #define ACTION_MARK_ABOVE         0x0100001B   // v1model
 #define ACTION_CONNECTION_BOUNDARY 0x0100001C
+#define ACTION_BARE_BOUNDARY 0x0100001D
 
 // Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16): v1model's; those of
 // TNA have ids of p4c's own making, so a controller goes by the names in the P4Info.

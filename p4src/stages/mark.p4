@@ -6,7 +6,8 @@
 // Each term has a value for scalable senders, whose packets carry ECT(1) (RFC 9331), and one for classic ones; those of
 // ports and classes have one for what is not ECN-capable, too, for a drop is more than a mark.
 // Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
-// A pure ACK is never marked or dropped here. `random` is of 0..65534, so 65535 marks always and 0 never.
+// A pure ACK is never marked or dropped here, nor a SYN or RST without data: none slows down for it (RFC 3168, 6.1.1),
+// and who lost its SYN waits a second (RFC 6298, 2.1). With data they do not pass, or a flood would. `random` is of 0..65534, so 65535 marks always and 0 never.
 // No architecture extern.
 #ifndef MARK_P4
 #define MARK_P4
@@ -78,7 +79,7 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (meta.regulated == 1 && meta.pure_ack == 0) {
+        if (meta.regulated == 1 && meta.spared == 0) {
             class_feedback.apply();
             if (meta.total == FEEDBACK_ALWAYS) {
                 mark.apply();

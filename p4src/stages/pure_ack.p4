@@ -12,6 +12,7 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
     @id(ACTION_PURE_ACK)
     action pure_ack_seen() {
         meta.pure_ack = 1;
+        meta.spared = 1;
     }
 
     // A pure ACK whose whole message a newer one repeats that says the same of ECN: no flag but ACK and those of ECN, no
@@ -20,6 +21,7 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
     @id(ACTION_SUPERSEDABLE_ACK)
     action supersedable_ack_seen() {
         meta.pure_ack = 1;
+        meta.spared = 1;
         meta.supersedable = 1;
     }
 
@@ -27,6 +29,13 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
     @id(ACTION_CONNECTION_BOUNDARY)
     action connection_boundary() {
         meta.boundary = 1;
+    }
+
+    // The same in fewer than 64 bytes of header and data.
+    @id(ACTION_BARE_BOUNDARY)
+    action bare_boundary() {
+        meta.boundary = 1;
+        meta.spared = 1;
     }
 
     @id(TABLE_PURE_ACK)
@@ -38,7 +47,9 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
             meta.transport_length: ternary @id(4) @name("transport_length");
             hdr.tcp_option_word.value: ternary @id(5) @name("option_word");
         }
-        actions = { pure_ack_seen; supersedable_ack_seen; connection_boundary; @defaultonly NoAction; }
+        actions = {
+            pure_ack_seen; supersedable_ack_seen; connection_boundary; bare_boundary; @defaultonly NoAction;
+        }
         const default_action = NoAction();
         const entries = {
             (0x10 &&& 0x3F, 0 &&& 0xE, 5, 20, _): supersedable_ack_seen();
@@ -56,6 +67,8 @@ control PureAck(in headers_t hdr, inout metadata_t meta) {
             (0x10 &&& 0x17, _, 13, 52, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 14, 56, _): pure_ack_seen();
             (0x10 &&& 0x17, _, 15, 60, _): pure_ack_seen();
+            (0x02 &&& 0x02, _, _, 0 &&& 0xFFC0, _): bare_boundary();
+            (0x04 &&& 0x04, _, _, 0 &&& 0xFFC0, _): bare_boundary();
             (0x02 &&& 0x02, _, _, _, _): connection_boundary();
             (0x04 &&& 0x04, _, _, _, _): connection_boundary();
         }

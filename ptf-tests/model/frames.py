@@ -33,6 +33,11 @@ class Segment:
         """It carries no data, and opens and ends nothing."""
         return self.flags & (ACK | SYN | FIN | RST) == ACK and 20 <= self.header == self.length
 
+    @property
+    def spared(self) -> bool:
+        """No signal would slow its sender down: a pure ACK, or a SYN or RST of fewer than 64 bytes."""
+        return self.pure_ack or (self.flags & (SYN | RST) != 0 and 0 <= self.length < 64)
+
 
 @dataclass(frozen=True)
 class Frame:

@@ -129,13 +129,13 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
 
     egress = GROUP_PORT if target is None else target
     scalable = flow is not None and is_scalable(frame, flow, memory, now)
-    class_id, asked, regulated, pure_ack = classify(frame, port, target, flow, scalable, entries)
+    class_id, asked, regulated = classify(frame, port, target, flow, scalable, entries)
     red = asked != 0 and (egress, asked) in entries.metered
     open_to_hold = asked != 0 and not flow and not frame.control
     demoted = red or (open_to_hold and is_held(memory.demoted.get((egress, asked)), now))
     sent, marked = data, False
     index = egress << 3 | class_id
-    if (regulated or demoted) and not pure_ack:
+    if (regulated or demoted) and not (frame.tcp and frame.tcp.spared):
         acts, mark_only = feedback(frame, flow, egress, class_id, entries)
         if acts:
             sent, marked = mark(data, frame)
@@ -213,13 +213,13 @@ def class_facts(
 
 def classify(
     frame: Frame, port: int, target: int | None, flow: Flow | None, scalable: bool, entries: Entries
-) -> tuple[int, int, bool, bool]:
-    """Class, the queue that it asks for, regulated, pure ACK."""
+) -> tuple[int, int, bool]:
+    """Class, the queue that it asks for, regulated."""
     facts = class_facts(frame, port, target, flow, scalable, entries)
     class_id, queue, regulated = first_match(entries.classify, facts) or (0, 0, 1)
     if facts["pure_ack"] and target is not None and target in entries.ack_priority:
         queue, _ = entries.ack_priority[target]
-    return class_id, queue, bool(regulated), bool(facts["pure_ack"])
+    return class_id, queue, bool(regulated)
 
 
 def first_match(rules: list[Rule[Result]], facts: dict[str, int]) -> Result | None:

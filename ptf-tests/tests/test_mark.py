@@ -140,9 +140,30 @@ class PureAckIsSpared(HostsTest):
             for ecn in (NOT_ECT, ECT0, ECT1, CE):
                 self.send_and_expect(STATION, build_ack(STATION, UPLINK, ecn=ecn, version=version), UPLINK)
         self.expect_counts(UPLINK, arrived=8, sent=8)
-        syn = build_ack(STATION, UPLINK, flags="S")
-        self.send_and_expect_drop(STATION, syn)
+        self.send_and_expect_drop(STATION, build_ack(STATION, UPLINK, flags="FA"))
         self.expect_counts(UPLINK, arrived=8, sent=8, dropped=1)
+
+
+class ConnectionBoundaryIsSpared(HostsTest):
+    """A SYN or RST without data is neither marked nor dropped; with data it is as any other segment."""
+
+    def runTest(self) -> None:
+        self.insert(*port_feedback(ALWAYS), *class_feedback(ALWAYS))
+        for version in (4, 6):
+            for flags in ("S", "SA", "SEC", "R", "RA"):
+                for ecn in (NOT_ECT, ECT0, ECT1):
+                    bare = build_ack(STATION, UPLINK, flags=flags, ecn=ecn, version=version)
+                    self.send_and_expect(STATION, bare, UPLINK)
+            # 63 bytes of header and data are the most without; 64 are the least with.
+            header = 34 if version == 4 else 54
+            for flags in ("S", "R"):
+                for size, spared in ((63, True), (64, False), (1000, False)):
+                    segment = build_tcp(STATION, UPLINK, flags=flags, size=header + size, version=version)
+                    if spared:
+                        self.send_and_expect(STATION, segment, UPLINK)
+                    else:
+                        self.send_and_expect_drop(STATION, segment)
+        self.expect_counts(UPLINK, arrived=34, sent=34, dropped=8)
 
 
 class OtherThanIpIsDropped(HostsTest):
