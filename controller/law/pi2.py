@@ -95,8 +95,8 @@ class Pi2DeviceTerm(DeviceTerm):
 
     x(m) = gamma * [ q(m) - q(m-1) + kappa1 * (q(m) - q*) + kappa2 * sum (q - q*) ] / q*
 
-    The sum is kept in units of x, within [0, sqrt(limit)], and does not grow while x is at its limit. While the queue is
-    a burst, x is the sum, which stands still.
+    The sum is kept in units of x, within [0, sqrt(limit)], and does not grow while x is at its limit. While the queue
+    is a burst, x is the sum, which stands still.
     """
 
     def __init__(self) -> None:

@@ -83,8 +83,8 @@ def test_the_linear_form_adds_to_the_feedback() -> None:
 
 
 def fed_back(term: DeviceTerm, queues: list[float], limit: float = 1.0) -> list[float]:
-    """Return the feedback of one tick each, with q* 10 and the default's gains; a queue below 0 is an idle port. At q* it
-    has stood until then."""
+    """Return the feedback of one tick each, with q* 10 and the default's gains; a queue below 0 is an idle port. It has
+    stood at q* until then."""
     ncr, got = Ncr(), []
     for tick, queue in enumerate([10.0] * STOOD + queues):
         value = term.update(
