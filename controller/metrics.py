@@ -14,6 +14,7 @@ from .observation import BASE, MEASURES, TICK_BOUNDS, Observation
 
 OTHERS = {
     "ready": ("gauge", "ap_ready", "1 when the access point is under control"),
+    "differs": ("gauge", "ap_differs", "1 when its desired configuration does not run"),
     "link": ("gauge", "ap_link_active", "1 when something left within 10 s"),
     "mistaken": ("gauge", "ap_capacity_mistaken", "1 when the link carries something else than is configured"),
     "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
@@ -91,6 +92,7 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
         mine = f'access_point="{_escaped(ap["name"])}"'
         take("access_point", ap, mine)
         other("ready", mine, ap["state"] == "ready")
+        other("differs", mine, ap["differs_since"] is not None)
         for refused in ("stations_refused", "flows_refused", "messages_lost"):
             for reason, number in ap[refused].items():
                 other(refused, f'{mine},reason="{_escaped(reason)}"', number)

@@ -89,6 +89,7 @@ class AccessPoint:
         """Write the configuration's entries to the switch; one that is away gets them when it is back."""
         if self.connection.state == State.READY:
             await self._entries.sync(self.connection, self._wanted())
+            self.loop.forget_meters()
             await self.stations.sync(self.connection)
 
     def _wanted(self) -> list[Encodable]:

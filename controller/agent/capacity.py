@@ -50,6 +50,12 @@ class Capacity:
         self._rise_began = 0.0
         self._rise_sent = 0
 
+    def configure(self, configured: float) -> None:
+        """Take another capacity from the operator; what was learned of the former one is no objection to it."""
+        if configured != self.configured:
+            self.configured, self.learned = configured, 0.0
+            self._bytes = self._seconds = 0.0
+
     @property
     def value(self) -> float:
         """Capacity to regulate by, in bytes/s; 0: unknown."""

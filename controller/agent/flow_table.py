@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..config import AccessPointConfig
 from ..law.base import Law
 from ..law.pi2 import MAX_DROPPED
 from ..observation import UsageObservation
@@ -40,6 +41,12 @@ lose this many times `MAX_THINNED`, so that no flow goes to and fro between two 
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
+
+
+def sparse_rate(config: AccessPointConfig, egress_port: int) -> float:
+    """Return the bytes/s within which a flow that leaves through this port is sparse in any case."""
+    port = config.port(egress_port)
+    return float(round(max(config.sparse.share * port.capacity if port else 0.0, MIN_SPARSE_BPS / 8)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,10 @@ class FlowTable:
         self.written[index], self._scalable[index] = kind.written, kind.written_scalable
         self.set_class(index, kind.own_class)
 
+    def set_sparse_rate(self, port: int, rate: float) -> None:
+        """Set the bytes/s within which the flows that leave through a port are sparse in any case."""
+        self._least_sparse_rate[self.port == port] = rate
+
     def set_class(self, index: int, own_class: int) -> None:
         """Set the class that the operator's rules give a flow; 0: none."""
         self._own_class[index] = own_class
@@ -155,6 +166,10 @@ class FlowTable:
         if sparse:
             held &= (self.rates.value[at] > self.sparse_rate[at]) | (self.crowded[at] & ~self._small[at])
         return held.astype(np.float64)
+
+    def is_regulated(self, index: int, sparse: bool) -> bool:
+        """Return True when feedback reaches the packets of a flow; `sparse` as in `elastic`."""
+        return bool(self.elastic(np.array([index]), sparse)[0]) or bool(self.thinned[index])
 
     def allow(self, at: Numbers, rates: Floats | None, busy: bool) -> None:
         """Set the rates in bytes/s within which these flows are sparse.

@@ -16,7 +16,7 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig
 from .connection import Connection
 from .flow import NOTE, Flow
-from .flow_table import MIN_SPARSE_BPS, SPARSE_BURST
+from .flow_table import SPARSE_BURST, sparse_rate
 from .loop import Loop
 from .program import (
     FLOW_CLASS_THINNED,
@@ -203,9 +203,7 @@ class Flows:
 
     def _meter(self, egress_port: int) -> fy.P4MeterConfig:
         """Return the meter of a flow that leaves through this port: its sparse rate."""
-        port = self._config.port(egress_port)
-        share = 8 * self._config.sparse.share * port.capacity if port else 0.0
-        return rate_meter(max(share, MIN_SPARSE_BPS), SPARSE_BURST)
+        return rate_meter(8 * sparse_rate(self._config, egress_port), SPARSE_BURST)
 
     async def _insert(self, connection: Connection, flows: list[Flow]) -> None:
         if not flows:
@@ -246,12 +244,16 @@ class Flows:
         for flow in gone:
             self.by_index.pop(flow.index, None)
         self._loop.remove(flow.index for flow in gone)
-        for start in range(0, len(gone), FLOWS_PER_WRITE):
-            part = gone[start : start + FLOWS_PER_WRITE]
-            await connection.write_existing(
-                [p4r.Update(type=p4r.Update.DELETE, entity=flow.change.entity) for flow in part]
-            )
-            for flow in part:
+        try:
+            while gone:
+                part = [flow.change.entity for flow in gone[:FLOWS_PER_WRITE]]
+                await connection.write_existing([p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in part])
+                for flow in gone[:FLOWS_PER_WRITE]:
+                    self._indices.give(flow.index)
+                del gone[:FLOWS_PER_WRITE]
+        finally:
+            # The session has ended; the next one adopts what the switch still has.
+            for flow in gone:
                 self._indices.give(flow.index)
 
     def set_weight(self, flow: Flow, weight: float) -> None:

@@ -6,8 +6,10 @@ Each method is short, so that learning gets its turn between two: a piece of `PI
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
@@ -31,6 +33,8 @@ from .program import FLOWS_SIZE
 from .regulator import PortRegulator
 from .transport import RpcError, Transport
 
+LOG = logging.getLogger(__name__)
+
 PIECE = 250
 """Flows or stations in one answer."""
 LOOK = 16_384
@@ -38,8 +42,21 @@ LOOK = 16_384
 MAX_NAMED = 100
 """Stations in metrics, so that their number has a bound: only those with settings."""
 ACTIVE_SECONDS = 10.0
-LIVE = ("features", "ncr", "class_weights", "rules", "stations")
+RETRY_SECONDS = 1.0
+"""Seconds between two tries to bring about what is desired."""
+LIVE = ("features", "ncr", "class_weights", "rules", "stations", "sparse", "queue_shares", "limits", "ports")
 """Fields that change within a session; a change of any other field starts a new session."""
+LIVE_OF_PORT = ("capacity_bps", "queue_limit", "regulated")
+"""Fields of a port, of the same."""
+
+
+def is_live(before: AccessPointConfig, after: AccessPointConfig) -> bool:
+    """Return True when a change needs no new session: counters, feedback and integrators stay."""
+    changed = {name for name in type(after).model_fields if getattr(before, name) != getattr(after, name)}
+    if not changed <= {*LIVE}:
+        return False
+    shapes = [[port.model_dump(exclude={*LIVE_OF_PORT}) for port in config.ports] for config in (before, after)]
+    return shapes[0] == shapes[1]
 
 
 class Refused(Exception):
@@ -49,6 +66,15 @@ class Refused(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
+
+
+@dataclass(slots=True)
+class Due:
+    """A desired configuration that does not run yet, since when (seconds since the epoch), and why."""
+
+    config: AccessPointConfig
+    since: float
+    reason: str
 
 
 class LocalBackend:
@@ -71,6 +97,10 @@ class LocalBackend:
         self._connect = connect
         self._elect = elect
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[str, Due] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        """Held while an access point is changed."""
+        self._retrying: asyncio.Task[None] | None = None
         self.desired_changed = asyncio.Event()
         """Set when somebody else has changed the desired state; never set here."""
 
@@ -90,6 +120,7 @@ class LocalBackend:
 
     async def remove(self, name: str) -> None:
         """End a session, and remove all feedback."""
+        self._due.pop(name, None)
         ap = self.access_points.pop(name, None)
         if ap is None:
             return
@@ -100,14 +131,60 @@ class LocalBackend:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def change(self, config: AccessPointConfig) -> None:
+    async def attempt(self, config: AccessPointConfig) -> None:
+        """Apply a configuration that is not desired yet, completely or not at all; raises `Refused`."""
+        async with self._lock(config.name):
+            await self._change(config)
+            self._due.pop(config.name, None)
+
+    async def bring(self, config: AccessPointConfig) -> None:
+        """Apply a configuration that is desired. Until it runs it is tried again, and `observe` has the reason."""
+        async with self._lock(config.name):
+            self._due.pop(config.name, None)
+            await self._try(Due(config, time.time(), ""))
+        if self._due and self._retrying is None:
+            self._retrying = asyncio.create_task(self._retry())
+
+    async def _try(self, due: Due) -> None:
+        """Try to bring about a configuration, with the lock held."""
+        name = due.config.name
+        try:
+            await self._change(due.config)
+        except Refused as error:
+            if name not in self.access_points:
+                return
+            reason = f"{name}: what is desired does not run yet: {error}; trying again"
+            if reason != due.reason:
+                LOG.warning("%s", reason, extra={"access_point": name})
+            self._due[name] = Due(due.config, due.since, reason)
+        else:
+            self._due.pop(name, None)
+
+    async def _retry(self) -> None:
+        """Try again until everything that is desired runs."""
+        while self._due:
+            await asyncio.sleep(RETRY_SECONDS)
+            for name in [*self._due]:
+                async with self._lock(name):
+                    # A later change may have come before.
+                    if name in self._due:
+                        await self._try(self._due[name])
+        self._retrying = None
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def _change(self, config: AccessPointConfig) -> None:
         """Apply a configuration, completely or not at all; raises `Refused` when the switch refuses."""
-        ap = self.access_points[config.name]
+        ap = self._find(config.name)
         before = ap.config.model_copy()
-        changed = {name for name in type(config).model_fields if getattr(before, name) != getattr(config, name)}
-        if not changed:
+        if config == before:
             return
-        if changed <= {*LIVE}:
+        if is_live(before, config):
+            try:
+                ap.program.target.check(config)
+            except ConfigError as error:
+                raise Refused(422, str(error)) from None
             self._set(ap, config)
             try:
                 await _to_switch(ap, ap.sync(), unless_away=True)
@@ -120,20 +197,22 @@ class LocalBackend:
         self.access_points[config.name] = made
         self._run(made)
 
-    async def attempt(self, config: AccessPointConfig) -> None:
-        """Make a change that is not kept yet: the switch may refuse it."""
-        await self.change(config)
-
     def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
         """Do nothing: nobody else must learn that a configuration was kept."""
 
     async def stop(self) -> None:
         """End the sessions of all access points."""
+        if self._retrying is not None:
+            self._retrying.cancel()
         await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
 
     def observe(self, name: str) -> Observation:
         """Return the state of an access point."""
-        return observe(self._find(name))
+        seen = observe(self._find(name))
+        if due := self._due.get(name):
+            seen["problem"] = seen["problem"] or due.reason
+            seen["differs_since"] = due.since
+        return seen
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
         """Return some flows in the order of their indices, from index `start` on, and the next start, or None."""
@@ -261,6 +340,7 @@ def observe(ap: AccessPoint) -> Observation:
         time=now,
         state=ap.connection.state.value,
         problem=ap.connection.problem,
+        differs_since=None,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
         stations_refused=dict(ap.stations.refused.by_reason),
@@ -310,6 +390,9 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
     class_id, feedback = int(table.class_id[index]), float(table.feedback[index])
     feedback_class = state.class_feedback.get(class_id, 0.0) if state else 0.0
     feedback_device = state.feedback if state else 0.0
+    # What goes ahead without being thinned, and pure ACKs, are not regulated.
+    regulated = table.is_regulated(index, ap.config.features.sparse)
+    total = min(1.0, feedback + feedback_class + feedback_device + float(table.held[index])) if regulated else 0.0
     return FlowObservation(
         flow_index=index,
         generation=flow.generation,
@@ -334,6 +417,6 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
         feedback_class=feedback_class,
         feedback_device=feedback_device,
         feedback_limit=float(table.held[index]),
-        feedback_total=min(1.0, feedback + feedback_class + feedback_device + float(table.held[index])),
+        feedback_total=total,
         since=flow.since,
     )

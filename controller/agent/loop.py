@@ -27,7 +27,7 @@ from .classes import class_ids, ruled_class
 from .connection import Connection
 from .feedback import Floats, quantise
 from .flow import Flow
-from .flow_table import METER_STEP, SMALL_BURST, SPARSE_BURST, FlowTable
+from .flow_table import METER_STEP, SMALL_BURST, SPARSE_BURST, FlowTable, sparse_rate
 from .program import (
     ECT0,
     ECT1,
@@ -128,14 +128,9 @@ class Loop:
         self._to_write: dict[int, None] = {}
         self._written: dict[Key, tuple[int, bool]] = {}
         """Feedback entries in the switch: 16 bits, and whether they only mark."""
-        self._meters = {
-            (port, queue): self._program.update(p4r.Update.MODIFY, queue_meter(port, queue, rate))
-            for (port, queue), rate in meter_rates(config).items()
-        }
-        """The last update of each port's and queue's meter."""
         self._releasing = False
-        self._set_targets()
         self.configure()
+        self.forget_meters()
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
         """Resume from the feedback entries that the switch has; return the updates that fix them."""
@@ -152,10 +147,22 @@ class Loop:
                 self._written[port, of_class[0], ecn] = feedback, bool(mark_only[0])
         return updates
 
+    def forget_meters(self) -> None:
+        """Take the meters as the configuration has them; the next tick writes what differs."""
+        self._meters = {
+            (port, queue): self._program.update(p4r.Update.MODIFY, queue_meter(port, queue, rate))
+            for (port, queue), rate in meter_rates(self._config).items()
+        }
+        """The last update of each port's and queue's meter."""
+        self._all_classes = True
+
     def configure(self) -> None:
-        """Apply changed parameters of the configuration; the ports are the same."""
+        """Apply changed parameters of the configuration; the ports, their roles included, are the same."""
         for regulator in self.ports.values():
             regulator.configure(self._config)
+            port = regulator.port
+            self.flows.set_sparse_rate(port.port, sparse_rate(self._config, port.port))
+        self._set_targets()
         for index, flow in self._by_index.items():
             if flow.flow_class:
                 self.flows.set_class(index, ruled_class(self._config, flow.flow_class))

@@ -302,7 +302,7 @@ class Agent:
         # The election id is the lease's.
         config = config.model_copy(update={"election_id": 1})
         if config.name in there:
-            await self.backend.change(config)
+            await self.backend.attempt(config)
         else:
             self.backend.add(config)
 

@@ -157,8 +157,12 @@ class PortRegulator:
         self.classes = classes
 
     def configure(self, config: AccessPointConfig) -> None:
-        """Apply changed parameters."""
+        """Apply changed parameters, of its port as well; what it has learned and summed up stays."""
         self.config = config
+        self.port = config.port(self.port.port) or self.port
+        self.link.configure(self.port.capacity)
+        self.capacity = self.estimate.capacity = self.link.value
+        self.estimate.limit = self.port.queue_limit
         if self.law.name != config.ncr.law:
             self.law = LAWS[config.ncr.law]
             self.device = self.law.device()

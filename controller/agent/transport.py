@@ -7,7 +7,6 @@ Sections are those of the P4Runtime specification.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
@@ -162,11 +161,15 @@ class GrpcStream:
 
     def __init__(self, method: grpc.aio.StreamStreamMultiCallable) -> None:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
-        self._call = method(self._requests())
+        self._call = method()
+        # A task, for a generator of requests would still be running when its loop ends.
+        self._sending = asyncio.create_task(self._send())
 
-    async def _requests(self) -> AsyncIterator[bytes]:
-        while True:
-            yield await self._waiting.get()
+    async def _send(self) -> None:
+        # A call that has ended says why in `receive`.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await self._call.write(await self._waiting.get())
 
     def send(self, message: bytes) -> None:
         """As `Stream.send`."""
@@ -184,6 +187,7 @@ class GrpcStream:
 
     def close(self) -> None:
         """As `Stream.close`."""
+        self._sending.cancel()
         self._call.cancel()
 
 

@@ -65,7 +65,7 @@ CHANGES: dict[str, Callable[..., Any]] = {
     "ncr": Client.change_ncr,
 }
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
-SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "rule"]
+SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "port", "rule"]
 
 
 READY_WITHIN, POLL = 30.0, 0.5  # s
@@ -209,13 +209,31 @@ def events(
             print(json.dumps({"event": event, **data}), flush=True)
 
 
+def _port(client: Client, access_point: str, word: str) -> int:
+    """Return the number of a port, named by it or by its role, where one port alone has that."""
+    ports = {port["port"]: port["role"] for port in client.get_ports(access_point)}
+    found = [number for number, role in ports.items() if word in (str(number), role)]
+    if len(found) != 1:
+        there = ", ".join(f"{number} ({role})" for number, role in ports.items())
+        raise UsageError(f"port {word}: name one of the ports of {access_point}: {there}")
+    return found[0]
+
+
+RATES = {"capacity": "capacity_bps", "limit_down": "limit_down_bps", "limit_up": "limit_up_bps"}
+"""Names of rates that may have a unit, and the fields that they set."""
+
+
 def _values(words: list[str]) -> dict[str, Any]:
-    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back."""
+    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back. Rates have units: `900kbit`."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"{word}: not NAME=VALUE")
+        name = RATES.get(name, name)
+        if name in RATES.values() and value != "default" and not value.isdecimal():
+            values[name] = machine.parse_rate(value) or machine.AUTO
+            continue
         try:
             values[name] = None if value == "default" else json.loads(value)
         except ValueError:
@@ -230,15 +248,20 @@ def set_(
     words: Annotated[list[str], typer.Argument(metavar="[ACCESS_POINT] [FLOW_INDEX] NAME=VALUE...")],
     as_json: AsJson = False,
 ) -> None:
-    """Change settings: `apctl set class-weights ap1 downlink=8`, `apctl set ncr ap1 queue_target_ms=default`"""
+    """Change settings: `apctl set port ap1 uplink capacity=900kbit`, `apctl set ncr ap1 queue_target_ms=default`"""
     if what not in SETTABLE:
         raise UsageError(f"set {what}: one of {', '.join(SETTABLE)}")
     places = [word for word in words if "=" not in word]
-    wanted = {"ncr-defaults": 0, "flow": 2, "station": 2}.get(what, 1)
+    of_two = {"flow": "FLOW_INDEX", "station": "MAC_ADDRESS", "port": "PORT"}
+    wanted = {"ncr-defaults": 0, **dict.fromkeys(of_two, 2)}.get(what, 1)
     if len(places) != wanted:
-        of_two = "ACCESS_POINT and " + ("FLOW_INDEX" if what == "flow" else "MAC_ADDRESS")
-        raise UsageError(f"set {what}: {('no place', 'an ACCESS_POINT', of_two)[wanted]}, then NAME=VALUE")
+        needed = ("no place", "an ACCESS_POINT", f"ACCESS_POINT and {of_two.get(what)}")[wanted]
+        raise UsageError(f"set {what}: {needed}, then NAME=VALUE")
+    if not words[wanted:]:
+        raise UsageError(f"set {what}: nothing to set; add NAME=VALUE")
     body: Any = _values(words[wanted:])
+    if what == "rule" and not isinstance(body.get("name"), str):
+        raise UsageError("set rule: which rule? Add name=NAME")
     with _client(context) as client:
         if what == "ncr-defaults":
             answer: Mapping[str, Any] = client.change_ncr_defaults(body)
@@ -248,6 +271,8 @@ def set_(
             answer = client.change_flow(places[0], int(places[1]), body)
         elif what == "station":
             answer = client.change_station(places[0], places[1].lower(), body)
+        elif what == "port":
+            answer = client.change_port(places[0], _port(client, places[0], places[1]), body)
         elif what == "rule":
             answer = client.put_rule(places[0], str(body.get("name", "")), body)
         else:

@@ -64,6 +64,7 @@ def _answer(service: Service, name: str) -> AccessPointAnswer:
         enabled=config.enabled,
         state=seen["state"] if seen else "connecting",
         problem=(seen["problem"] if seen else problem) or service.notes.get(name),
+        differs_since=seen["differs_since"] if seen else None,
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,
         features=config.features,

@@ -90,6 +90,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "enabled": True,
         "state": "ready",
         "problem": None,
+        "differs_since": None,
         "p4runtime_version": "1.4.0",
         "sessions": 1,
         "features": _FEATURES,
@@ -231,6 +232,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "OneStationAnswer": {"address": "02:00:00:00:00:0b", **_SAID, **_USAGE, "seen": [_STATION]},
     "StationObservation": _STATION,
     "Station": {"name": "Printer", "locked_port": 1},
+    "PortPatch": {"capacity_bps": 900_000},
     "StationPatch": {"name": "Printer", "limit_down_bps": 5_000_000},
     "TokenAnswer": _TOKEN,
 }

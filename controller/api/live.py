@@ -44,6 +44,7 @@ from .models import (
     Page,
     PortAnswer,
     PortHistory,
+    PortPatch,
     StationAnswer,
     StationHistoryAnswer,
     StationPatch,
@@ -157,6 +158,30 @@ async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
         if answer["port"] == port:
             return answer
     raise ProblemError(404, f"{name} has no port {port}")
+
+
+@router.patch(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404, 412, 502))
+async def change_port(
+    service: Serving,
+    request: Request,
+    name: ApName,
+    port: PortPath,
+    patch: PortPatch,  # type: ignore[valid-type]
+    validate: Validate = False,
+) -> Any:
+    """Change what feedback takes a port for: `{"capacity_bps": 900000}`. The session, counters and feedback stay."""
+    assert isinstance(patch, BaseModel)
+
+    def entry() -> dict[str, Any]:
+        if service.config(name).port(port) is None:
+            raise ProblemError(404, f"{name} has no port {port}")
+        require_match(request, service.config(name).port(port))
+        wanted = service.wanted[name]
+        ports = [patched(one, patch) if one["port"] == port else one for one in wanted["ports"]]
+        return wanted | {"ports": ports}
+
+    await service.change(name, change_of(request, patch), entry, validate)
+    return await get_port(service, name, port)
 
 
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))

@@ -14,6 +14,7 @@ from ..config import (
     FlowClass,
     Model,
     Ncr,
+    Port,
     Station,
     Weight,
 )
@@ -47,7 +48,9 @@ class AccessPointAnswer(TypedDict):
     state: Literal["connecting", "backup", "ready", "stopped"]
     """backup: another controller is primary."""
     problem: str | None
-    """Reason why it is not ready, and the fix."""
+    """Reason why it is not ready, or why its configuration does not run, and the fix."""
+    differs_since: float | None
+    """Since when its configuration does not run, in seconds since the epoch; null: it runs, or will in its session."""
     p4runtime_version: str | None
     sessions: int
     features: Features
@@ -330,6 +333,7 @@ def _partial_type(annotation: Any) -> Any:
 
 NcrPatch = partial(Ncr)
 StationPatch = partial(Station)
+PortPatch = partial(Port, "port", "role", "isolated", "roaming")
 FeaturesPatch = partial(Features)
 ClassWeightsPatch = partial(ClassWeights)
 AccessPointPatch = partial(AccessPointConfig, "name")

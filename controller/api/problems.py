@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from ..agent.local_backend import Refused
 from ..config import one_line
@@ -72,6 +73,19 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+
+def methods_of(request: Request) -> list[str]:
+    """Return the methods that the path of a request has (RFC 9110, section 15.5.6)."""
+    routes = request.app.routes
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+
+
 def install(app: FastAPI) -> None:
     """Answer every error in this form."""
 
@@ -101,7 +115,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), request.url.path, dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            # The framework names the methods of one route of several with this path.
+            headers["Allow"] = ", ".join(methods_of(request))
+        return problem(error.status_code, str(error.detail), request.url.path, headers)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, _: Exception) -> JSONResponse:

@@ -2,8 +2,10 @@
 """Desired state and database, for the routes; `monitor` has the observations of the access points.
 
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
-A change that begins a new session is kept first. Changes of one access point wait for each other; one that another
-controller on the same database comes before (`Conflict`) is made again, on top of the other's.
+A change that begins a new session is kept first, and so is one of the defaults, or of another controller: what then
+does not run is tried again until it does, and the access point reports it (`differs_since`). Changes of one access point
+wait for each other; one that another controller on the same database comes before (`Conflict`) is made again, on top
+of the other's.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..agent.local_backend import LIVE, LocalBackend, Refused
+from ..agent.local_backend import LocalBackend, Refused, is_live
 from ..agent.program import Program
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, missing_file, one_line
 from ..state.database import explain
@@ -335,6 +337,9 @@ class Service:
                 self.config(name)
             wanted = entry()
             whole = self.whole(wanted)
+            if wanted == self.wanted.get(name):
+                # Not a revision: those of changes stay within reach of a rollback.
+                return whole
             if dry:
                 self._check(whole)
                 return whole
@@ -344,9 +349,8 @@ class Service:
 
     async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
         before = self._configs.get(whole.name)
-        changed = {field for field in type(whole).model_fields if getattr(before, field, None) != getattr(whole, field)}
-        is_live = before is not None and changed <= {*LIVE}
-        if is_live:
+        live = before is not None and is_live(before, whole)
+        if live:
             await self.backend.attempt(self._to_run(whole))
         else:
             self._check(whole)
@@ -354,14 +358,13 @@ class Service:
             based_on = self._based_on(whole.name)
             revision = await self.write(self.store.put, AccessPointConfig.model_validate(entry), based_on, change)
         except (SQLAlchemyError, Conflict):
-            if is_live and before is not None:
-                with contextlib.suppress(Refused):
-                    await self.backend.attempt(self._to_run(before))
+            if live and before is not None:
+                await self.backend.bring(self._to_run(before))
             raise
         if before is None:
             self.backend.add(self._to_run(whole))
-        elif not is_live:
-            await self.backend.change(self._to_run(whole))
+        elif not live:
+            await self.backend.bring(self._to_run(whole))
         self.notes.pop(whole.name, None)
         self._use(entry, whole, revision)
         return whole
@@ -374,7 +377,7 @@ class Service:
                 ncr = wanted()
                 for entry in self.wanted.values():
                     self.whole(entry, ncr)
-                if dry:
+                if dry or ncr == self.defaults:
                     return ncr
                 with contextlib.suppress(Conflict):
                     revision = await self.write(self.store.put_ncr_defaults, ncr, self._defaults_revision, change)
@@ -393,8 +396,7 @@ class Service:
         self.defaults, self._defaults_revision = ncr, revision
         for name, entry in [*self.wanted.items()]:
             self._configs[name] = self.whole(entry)
-            # NCR needs nothing of the switch: no change is refused.
-            await self.backend.change(self._to_run(self._configs[name]))
+            await self.backend.bring(self._to_run(self._configs[name]))
             self.backend.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
 
     async def _read_defaults(self) -> None:
@@ -466,14 +468,10 @@ class Service:
         except ProblemError as error:
             self.unusable[name] = revision, error.detail
             raise ProblemError(503, self._why_unusable(name)) from None
-        try:
-            if name in self._configs:
-                await self.backend.change(self._to_run(whole))
-            else:
-                self.backend.add(self._to_run(whole))
-        except Refused as error:
-            # It is desired all the same: the next change is made on top of it.
-            LOG.warning("%s: a change in the database is not followed: %s", name, error)
+        if name in self._configs:
+            await self.backend.bring(self._to_run(whole))
+        else:
+            self.backend.add(self._to_run(whole))
         self._use(entry, whole, revision)
 
     async def close(self) -> None:

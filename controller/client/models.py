@@ -16,6 +16,7 @@ class AccessPointAnswer(TypedDict):
     enabled: bool
     state: Literal["connecting", "backup", "ready", "stopped"]
     problem: str | None
+    differs_since: float | None
     p4runtime_version: str | None
     sessions: int
     features: Features
@@ -471,6 +472,14 @@ class PortHistory(TypedDict):
 
     port: int
     columns: dict[str, list[float]]
+
+
+class PortPatch(TypedDict):
+    """Fields to change; null resets a field to its default. One port of the access point."""
+
+    capacity_bps: NotRequired[int | Literal["auto"] | None]
+    queue_limit: NotRequired[int | None]
+    regulated: NotRequired[bool | None]
 
 
 class Problem(TypedDict):

@@ -305,6 +305,29 @@ class Client(Transport):
         """One port."""
         return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
 
+    def change_port(
+        self,
+        name: str,
+        port: int,
+        body: models.PortPatch,
+        *,
+        validate: bool | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+    ) -> models.PortAnswer:
+        """Change what feedback takes a port for: `{"capacity_bps": 900000}`. The session, counters and
+        feedback stay."""
+        return cast(
+            models.PortAnswer,
+            self.call(
+                "PATCH",
+                f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}",
+                query={"validate": validate},
+                body=body,
+                headers={"idempotency-key": idempotency_key, "if-match": if_match},
+            ),
+        )
+
     def get_classes(self, name: str) -> list[models.ClassAnswer]:
         """Classes in use, with the weight and the sent volume of each."""
         return cast(list[models.ClassAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/classes"))

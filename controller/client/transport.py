@@ -70,7 +70,7 @@ class Transport:
             answer = self._http.request(method, path, params=_given(query), json=body, headers=_given(headers))
         except httpx.HTTPError as error:
             raise ApiError(0, f"{self.url}: {error or type(error).__name__}") from None
-        if answer.is_error:
+        if not answer.is_success:
             raise _problem(answer)
         total = answer.headers.get("x-total-count")
         self.total = int(total) if total else None
@@ -90,7 +90,7 @@ class Transport:
         timeout = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
         try:
             with self._http.stream("GET", path, params=_given(query), timeout=timeout) as answer:
-                if answer.is_error:
+                if not answer.is_success:
                     answer.read()
                     raise _problem(answer)
                 event = ""

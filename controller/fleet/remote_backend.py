@@ -62,6 +62,8 @@ class RemoteBackend:
         self._prepared = False
         self._heard: dict[str, Heard] = {}
         self._wanted: dict[str, Desired] = {}
+        self._kept_at: dict[str, float] = {}
+        """Times of the last changes, in seconds since the epoch."""
         self._there: dict[str, tuple[int, Desired | None]] = {}
         """Values in the engine, as far as is known: their numbers there, and contents."""
         self._to_repair: set[str] = set()
@@ -88,7 +90,7 @@ class RemoteBackend:
         """Forget the last message; `keep` tells the agent."""
         self._heard.pop(name, None)
 
-    async def change(self, config: AccessPointConfig) -> None:
+    async def bring(self, config: AccessPointConfig) -> None:
         """Do nothing: `keep` tells the agent."""
 
     async def stop(self) -> None:
@@ -103,9 +105,11 @@ class RemoteBackend:
         """Send a configuration that the database has to the agents. None: it was removed."""
         if config is None:
             self._wanted.pop(name, None)
+            self._kept_at.pop(name, None)
         else:
             said = config.model_dump(mode="json", exclude={"election_id"})
             self._wanted[name] = Desired(revision=revision, config=said)
+            self._kept_at[name] = time.time()
         self._to_repair.add(name)
         self._poked.set()
 
@@ -114,12 +118,12 @@ class RemoteBackend:
         heard = self._heard.get(name)
         if heard is None:
             raise Refused(503, f"{name}: no agent announced it: start one, and adopt it as {name}")
-        seen = heard.seen.observation
         silent = time.monotonic() - heard.at
-        if silent < SILENT_SECONDS and heard.seen.problem is None:
-            return seen
-        observation = seen.copy()
-        observation["problem"] = heard.seen.problem or seen["problem"]
+        observation = heard.seen.observation.copy()
+        observation["problem"] = heard.seen.problem or observation["problem"]
+        wanted = self._wanted.get(name)
+        if wanted is not None and heard.seen.revision != wanted.revision:
+            observation["differs_since"] = self._kept_at[name]
         if silent >= SILENT_SECONDS:
             observation["state"] = State.CONNECTING.value
             reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"

@@ -174,7 +174,7 @@ async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: p
 
         async def change() -> None:
             rule = Rule(name="r", class_id=3, dscp=46)
-            await two.backend.change(two.configs[0].model_copy(update={"rules": [rule]}))
+            await two.backend.attempt(two.configs[0].model_copy(update={"rules": [rule]}))
 
         two.switch.meanwhile, before = change, two.switch.sessions
         two.switch.fails = lambda method: 13 if two.switch.sessions == before else 0

@@ -48,6 +48,7 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     assert run("set", "ncr", "ap1", "queue_target_ms=7")[0] == 0
     assert json.loads(run("get", "ncr", "ap1", "--json")[1])["queue_target_ms"] == 7
     assert run("set", "ncr", "ap1", "queue_target_ms=default")[1].count("15.0") == 1
+    assert "900000" in run("set", "port", "ap1", "uplink", "capacity=900kbit")[1]
     another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
     assert run("add", "-f", "-", stdin=json.dumps(another))[1] == "ap2 added\n"
     code, _, errors = run("delete", "access-point", "ap2")
@@ -117,6 +118,10 @@ def test_login_keeps_a_token_for_its_controller_only(run: Apctl, controller: Con
         (("set", "ncr", "ap1", "alpha"), 2, "set ncr: an ACCESS_POINT, then NAME=VALUE"),
         (("set", "ncr", "ap1", "=1"), 2, "=1: not NAME=VALUE"),
         (("set", "flow", "ap1", "x", "weight=1"), 2, "x is no FLOW_INDEX"),
+        (("set", "ncr", "ap1"), 2, "set ncr: nothing to set; add NAME=VALUE"),
+        (("set", "rule", "ap1", "dscp=46"), 2, "set rule: which rule? Add name=NAME"),
+        (("set", "port", "ap1", "wan", "capacity=1mbit"), 2, "port wan: name one of the ports of ap1: 1 (station)"),
+        (("set", "port", "ap1", "2", "capacity=1zbit"), 2, "rate 1zbit: give 8kbit to 10gbit"),
         (("add", "-f", "/no/such"), 2, "/no/such: no such file"),
         (("completion", "csh"), 2, "one of bash, zsh, fish"),
         (("--url", "somewhere", "get", "ap"), 2, "somewhere: not a URL"),

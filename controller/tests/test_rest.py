@@ -509,6 +509,39 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     assert len((await client.get(f"{AP}/stations/02:00:00:00:00:02")).json()["seen"]) == 1
 
 
+async def test_rate_of_a_port_is_changed_by_itself(client: httpx.AsyncClient, api: Api) -> None:
+    path, running = f"{AP}/ports/2", api.backend.access_points["ap1"]
+    changed = await client.patch(path, json={"capacity_bps": 900_000})
+    assert (changed.status_code, changed.json()["capacity_bps"], changed.json()["role"]) == (200, 900_000, "uplink")
+    assert api.backend.access_points["ap1"] is running
+    assert running.loop.ports[2].capacity == 112_500
+    ports = (await client.get(f"{AP}/config")).json()["ports"]
+    assert [port["capacity_bps"] for port in ports] == [14_000_000, 900_000]
+    assert (await client.patch(path, json={"queue_limit": None})).json()["queue_limit"] == 1000
+    for wrong, words in (({"role": "station"}, "body.role"), ({"capacity_bps": 1}, "capacity_bps")):
+        refused = await client.patch(path, json=wrong)
+        assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
+    assert (await client.patch(f"{AP}/ports/9", json={"regulated": False})).status_code == 404
+
+
+async def test_change_of_nothing_is_no_revision(client: httpx.AsyncClient) -> None:
+    async def revision() -> int:
+        return int((await client.get(AP)).json()["revision"])
+
+    await client.patch(f"{AP}/ncr", json={"gamma": 0.07})
+    before = await revision()
+    for path, body in ((f"{AP}/ncr", {"gamma": 0.07}), (f"{AP}/ncr", {}), ("/api/v1/ncr-defaults", {})):
+        assert (await client.patch(path, json=body)).status_code == 200
+    assert await revision() == before
+    await client.patch(f"{AP}/ncr", json={"gamma": 0.08})
+    assert await revision() > before
+
+
+async def test_refused_method_names_all_that_there_are(client: httpx.AsyncClient) -> None:
+    refused = await client.post(f"{AP}/config", json={})
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, PATCH, PUT")
+
+
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
     await client.get(AP)
     assert (await client.get("/metrics")).text.count('ap_ready{access_point="ap1"} 0.0') == 1

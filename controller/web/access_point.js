@@ -200,7 +200,7 @@ export function accessPoint(page, ap) {
     const now = ap.now();
     dot.className = `dot ${event.state}`;
     say(state, `${event.state}${page.addresses.get(ap.name) ? `, ${page.addresses.get(ap.name)}` : ""}`);
-    why.hidden = event.state === "ready" || !ap.problem;
+    why.hidden = !ap.problem;
     say(why, ap.problem ?? "");
     const active = event.ports.reduce((result, port) => result + port.flows_active, 0);
     const loop = ap.ready ? event.loop : {};

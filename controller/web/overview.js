@@ -56,7 +56,7 @@ class Row {
     this.now = ap.now();
     this.dot.className = `dot ${this.condition}`;
     say(this.state, STATES[this.condition] ?? this.condition);
-    say(this.why, this.condition === "ready" ? "" : (ap.problem ?? ""));
+    say(this.why, ap.problem ?? "");
     COLUMNS.forEach(([, value, text, attention], index) => {
       say(this.cells[index], text(value(this)));
       mark(this.cells[index], "warn", Boolean(attention?.(this)));
