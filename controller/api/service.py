@@ -4,8 +4,8 @@
 A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
 A change that begins a new session is kept first, and so is one of the defaults, or of another controller: what then
 does not run is tried again until it does, and the access point reports it (`differs_since`). Changes of one access
-point wait for each other; one that another controller on the same database comes before (`Conflict`) is made again, on top
-of the other's.
+point wait for each other; one that another controller on the same database comes before (`Conflict`) is made again,
+on top of the other's.
 """
 
 import asyncio
