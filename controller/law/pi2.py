@@ -19,8 +19,9 @@
   at 16 ms).
 - **A burst passes.** In slow start over a long path a window arrives at once and leaves before the next one comes. No
   mark shortens such a queue, and a mark ends slow start too early: over 300 ms a download of 2.9 MB took 3.6 s, behind
-  a FIFO 3.1 s. So a queue counts when there was one for half of the last while, which one out of nothing reaches
-  after `MAX_BURST` (RFC 8033, section 4.3). One that stands counts always, however short it is.
+  a FIFO 3.1 s. So a queue may stand for as long as there was none before it, at most `MAX_BURST` (RFC 8033, section
+  4.3), before it counts. After a second without one it counts at once: a flow that begins has shown no gap yet, and on
+  a slow link its first window is a queue of 120 ms.
 - **Demand.** Desired volumes are weighted max-min shares. A TCP sender shows no demand beyond what it gets, so an
   elastic flow is taken to ask for `PROBE` more than what arrives of it; below its share it then gains, above it loses.
   ACKs and sparse flows are not held back by feedback, so what arrives of them is all that they ask for.
@@ -42,10 +43,7 @@ EMPTY_SECONDS = 0.95
 """Time constant of forgetting while the queue stays empty (RFC 8033, section 4.2: 1/64 every 15 ms)."""
 
 MAX_BURST = 0.15
-"""Seconds after which a queue counts that came out of nothing (RFC 8033, section 4.3)."""
-
-STANDING = 0.5
-"""A queue counts when there was one for this part of the last while."""
+"""Seconds after which a queue counts in any case (RFC 8033, section 4.3)."""
 
 ACK_GAPS = 2.0
 """A queue lasts this many times as long as a full frame keeps an ACK waiting."""
@@ -103,7 +101,7 @@ class Pi2DeviceTerm(DeviceTerm):
         self.sum = 0.0
         self._pressure = 0.0
         self._queue = 0.0
-        self._stood = 0.0
+        self._calm = self._credit = 0.0
         self._time = -1.0
         self._last_queued = -math.inf
 
@@ -137,7 +135,7 @@ class Pi2DeviceTerm(DeviceTerm):
         most = math.sqrt(limit)
         if queue <= 0 and was_empty:
             self.sum *= math.exp(-elapsed / EMPTY_SECONDS)
-        if self.is_burst(queue, elapsed):
+        if self.is_burst(queue / target, elapsed):
             self._pressure = self.sum
             return self._pressure * self._pressure
         growth = grown / steps / target
@@ -156,10 +154,15 @@ class Pi2DeviceTerm(DeviceTerm):
         """Return the error that the sum adds in an interval: the distance of (25). Summed growth is the queue again."""
         return min(error, MAX_ERROR)
 
-    def is_burst(self, queue: float, elapsed: float) -> bool:
-        """Return True while the queue came out of nothing: there was none for half of the last while."""
-        self._stood += (float(queue > 0) - self._stood) * (1 - math.exp(elapsed * math.log(1 - STANDING) / MAX_BURST))
-        return queue > 0 and self._stood < STANDING
+    def is_burst(self, fullness: float, elapsed: float) -> bool:
+        """Return True while the queue, in parts of its target, stands for less long than there was none before it."""
+        if fullness < BUSY_QUEUE:
+            self._calm += elapsed
+            self._credit = min(self._calm, MAX_BURST) if self._calm <= IDLE_SECONDS else 0.0
+            return False
+        self._calm = 0.0
+        self._credit -= elapsed
+        return self._credit > 0
 
     def stands_still(self, error: float, pressure: float, most: float) -> bool:
         """Return True when the sum must not grow: it would wind up while x is at its limit."""

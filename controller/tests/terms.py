@@ -98,7 +98,7 @@ class ErrorUnbounded(Pi2DeviceTerm):
 class BurstsCount(Pi2DeviceTerm):
     """Counts a queue from its first packet on."""
 
-    def is_burst(self, queue: float, elapsed: float) -> bool:
+    def is_burst(self, fullness: float, elapsed: float) -> bool:
         """As `Pi2DeviceTerm.is_burst`."""
         return False
 
@@ -190,7 +190,7 @@ ROWS: dict[str, Choice] = {
     "errors that are summed": Choice(WithTerm(GrowthSummed)),
     "kappa2": Choice(parameters={"kappa2": 1.0}),
     "the sum's error": Choice(WithTerm(ErrorUnbounded)),
-    "a queue out of nothing": Choice(WithTerm(BurstsCount)),
+    "a queue after a gap": Choice(WithTerm(BurstsCount)),
     "the sum while the term is at its limit": Choice(WithTerm(GoesOnAtLimit)),
     "the sum while the queue is empty": Choice(WithTerm(NeverForgets)),
     "q*": Choice(parameters={"queue_target_packets": 50, "queue_target_ms": 1.0}),

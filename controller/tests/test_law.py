@@ -287,17 +287,25 @@ def test_device_term_lets_a_burst_pass_and_counts_what_stands() -> None:
         term = Pi2DeviceTerm()
         return [fed_back(term, tick * 0.01, queue, 10.0) for tick, queue in enumerate(queues)]
 
-    empty, ticks = [0.0] * 100, round(MAX_BURST / 0.01)
-    assert max(feedback(empty + [40.0] * (ticks - 1))) == 0.0
-    assert feedback(empty + [40.0] * (ticks + 1))[-1] > 0.02
+    def burst(seconds: float, gap: float) -> float:
+        """The first queue is no burst; `gap` s after it comes another one for `seconds`: the last feedback."""
+        return feedback([0.0] * 10 + [5.0] * 10 + [0.0] * round(gap / 0.01) + [40.0] * round(seconds / 0.01))[-1]
+
+    assert burst(MAX_BURST - 0.01, gap=0.3) == 0.0
+    assert burst(MAX_BURST + 0.01, gap=0.3) > 0.02
+    assert burst(0.04, gap=0.05) == 0.0
+    assert burst(0.07, gap=0.05) > 0.02
+    # After a second without a queue it counts at once, as in a flow's first round trips.
+    assert burst(0.02, gap=2.0) > 0.02
     # Windows of a slow start: each leaves before the next one comes.
-    assert max(feedback((empty[:20] + [40.0] * 10) * 10)) == 0.0
-    # A queue that is there for most of the time counts, however short it is between.
-    assert max(feedback((empty[:10] + [40.0] * 20) * 10)) > 0.02
+    windows = [([0.0] * 20 + [40.0] * 10) * 10, ([0.0] * 10 + [40.0] * 20) * 10]
+    assert max(feedback([0.0] * 20 + windows[0])) == 0.0 < 0.02 < max(feedback(windows[1]))
     # What was learnt stays in force in a burst.
     term = Pi2DeviceTerm()
     term.resume(0.01)
-    assert [fed_back(term, tick * 0.01, 40.0, 10.0) for tick in range(5)] == pytest.approx([0.01] * 5)
+    queues = [5.0] + [0.0] * 20 + [40.0] * 5
+    got = [fed_back(term, tick * 0.01, queue, 10.0) for tick, queue in enumerate(queues)]
+    assert got[-5:] == pytest.approx([term.sum**2] * 5) and got[-1] > 0.002
 
 
 def test_the_device_term_does_not_depend_on_the_step() -> None:

@@ -116,8 +116,8 @@ def test_each_sum_goes_its_way() -> None:
     assert summed(Pi2DeviceTerm(), [10.0, 20.0, 50.0]) == pytest.approx(gains * 2)
     assert summed(terms.GrowthSummed(), [10.0, 15.0, 15.0]) == pytest.approx(gains * 1.5)
     assert summed(terms.ErrorUnbounded(), [10.0, 20.0, 50.0]) == pytest.approx(gains * 5)
-    # A burst of 100 ms out of nothing.
-    burst = [-1.0] * 100 + [20.0] * 10
+    # A burst of 100 ms after as long a gap.
+    burst = [0.0] * 12 + [20.0] * 10
     assert summed(Pi2DeviceTerm(), burst) == 0.0
     assert summed(terms.BurstsCount(), burst) == pytest.approx(gains * 10)
     # At a limit of x = 0.05 from the first tick on.
