@@ -30,7 +30,7 @@ def commands() -> list[tuple[str, str]]:
     return [(page, line) for line, page in found.items()]
 
 
-MAX_WORDS = 51_000  # of all pages but results and decisions
+MAX_WORDS = 45_000  # of all pages but results and decisions
 PRINTED: dict[str, str] = {}
 """Output of the commands, for the blocks that show it."""
 
