@@ -32,7 +32,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         )
         return added
 
-    command("list", "list experiments, and which have results")
+    listing = command("list", "list experiments, and which have results")
+    listing.add_argument("--wide", action="store_true", help="also papers, numbers of arms and points, whole titles")
     run = command("run", "run experiments, and report them")
     run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them; `all` of those")
     _add_form(run)

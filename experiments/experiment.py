@@ -132,15 +132,14 @@ class Medians(Protocol):
 
 @dataclass(frozen=True)
 class Goal:
-    """A condition, met or beaten, in a comparison that no paper's claims decide.
+    """A condition in a comparison that no paper's claims decide.
 
     text: what it says when it holds, with {value} and {limit}, both printed as in `shown`. value: of a repeat's
     figures; where one of them was not measured, that repeat does not decide. One of at_least and at_most is given: the
     worse end of the interval over the repeats counts (accesspoint.experiments.verdict.goals). why: what is known of
-    why it is missed, for where it is.
+    why it fails, for where it does.
     """
 
-    kind: Literal["met", "beaten"]
     text: str
     value: Callable[[Medians], Any]
     at_least: float | None = None

@@ -13,8 +13,9 @@ PAGES = sorted(
         *ROOT.glob("docs/**/*.md"),
     ]
 )
-ELSEWHERE = ("# in the lab", "# beside a lab", "# beside a controller", "# in a namespace", "# in ns-3")
-"""First lines of blocks that a room's own tests execute."""
+PLACES = ("prompt", "lab", "controller", "namespace", "ns-3")
+"""Places of blocks that a component's own tests execute, each in a comment above its block: `<!-- controller -->`."""
+FENCE = re.compile(rf"^(?:<!-- ({'|'.join(PLACES)})(?:: [\w ]+)? -->\n)?```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Block:
     text: str
     before: "Block | None" = None  # the one above it on its page
     between: str = ""  # what stands between the two
+    place: str | None = None  # one of PLACES
 
     @property
     def commands(self) -> list[str]:
@@ -34,7 +36,7 @@ class Block:
     @property
     def executed(self) -> bool:
         """Return whether tests/test_docs.py runs the block as commands of this checkout's."""
-        return self.language == "sh" and not self.text.startswith(ELSEWHERE)
+        return self.language == "sh" and self.place is None
 
     @property
     def shows(self) -> bool:
@@ -54,8 +56,8 @@ def blocks() -> list[Block]:
     found: list[Block] = []
     for path in PAGES:
         text, page, at, before = path.read_text(), str(path.relative_to(ROOT)), 0, None
-        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
-            before = Block(page, match[1], match[2], before, text[at : match.start()])
+        for match in FENCE.finditer(text):
+            before = Block(page, match[2], match[3], before, text[at : match.start()], match[1])
             at = match.end()
             found.append(before)
     return found

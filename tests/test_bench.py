@@ -83,11 +83,12 @@ print(found.count(b"\\x0a\\x00\\x00"))
             stop_process(process)
 
 
-def test_a_row_that_could_not_be_measured_is_not_met() -> None:
+def test_row_without_a_value_is_inconclusive_and_not_met() -> None:
     row = Row("a", "not measured: why", None)
     assert row.met is False
-    assert words(row) == ("-", "", "[red]not met[/]")
-    assert words(Row("b", "", 0.5, 0.4)) == ("0.5", ">= 0.4", "[green]met[/]")
+    assert words(row) == ("-", "", "[yellow]inconclusive[/]")
+    assert words(Row("b", "", 0.5, 0.4)) == ("0.5", ">= 0.4", "[green]pass[/]")
+    assert words(Row("c", "", 0.3, 0.4)) == ("0.3", ">= 0.4", "[red]fail[/]")
 
 
 def test_rows_and_groups_are_chosen_by_name() -> None:

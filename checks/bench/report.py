@@ -20,7 +20,7 @@ Step = Callable[[str], None]
 @dataclass(frozen=True)
 class Row:
     """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal. A row without a
-    value could not be measured, `text` says why, and is not met."""
+    value could not be measured, `text` says why: its goal is not met, and its verdict inconclusive."""
 
     name: str
     text: str
@@ -49,7 +49,9 @@ def words(row: Row) -> tuple[str, str, str]:
     """Value, goal and verdict as people read them."""
     value = "-" if row.value is None else f"{row.value:.3g}"
     goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
-    return value, goal, {None: "", True: "[green]met[/]", False: "[red]not met[/]"}[row.met]
+    if row.value is None:
+        return value, goal, "[yellow]inconclusive[/]"
+    return value, goal, {None: "", True: "[green]pass[/]", False: "[red]fail[/]"}[row.met]
 
 
 def tell(row: Row) -> None:

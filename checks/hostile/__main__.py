@@ -24,7 +24,7 @@ EXPLANATION = """\
 Each attack meets a server of its own, in a network namespace that ends with this program, whatever ends it. Meanwhile
 another client sends small requests, and packets cross the switch. A fault is: the server has ended or serves
 no client afterwards, 512 MB of memory, a wait of the other client of 100 ms (99th percentile), or fewer than nine
-tenths of the packets that are carried without the attack. Exit code: 0 all held, 1 a fault, 2 the run could not be
+tenths of the packets that are carried without the attack. Exit code: 0 all pass, 1 a fail, 2 the run could not be
 made.
 """
 

@@ -58,7 +58,7 @@ def show(results: Iterable[Result], speeds: bool) -> None:
             f"{milliseconds(result.other_p50)}, {milliseconds(result.other_p99)}",
             "" if result.carried is None else f"{result.carried:.3f}",
             refusals(result).replace("[", r"\["),
-            "[red]fault: " + "; ".join(wrong).replace("[", r"\[") + "[/]" if wrong else "[green]held[/]",
+            "[red]fail: " + "; ".join(wrong).replace("[", r"\[") + "[/]" if wrong else "[green]pass[/]",
         )
     Console(width=None if Console().is_terminal else 160).print(table)
 

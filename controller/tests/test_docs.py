@@ -17,8 +17,8 @@ PAGES = sorted((ROOT / "docs/controller").glob("*.md"))
 
 
 def commands(page: Path) -> list[str]:
-    """Return the commands of every block that begins with `# beside a controller`."""
-    blocks = re.findall(r"^```sh\n# beside a controller\n(.*?)^```", page.read_text(), re.M | re.S)
+    """Return the commands of every block behind `<!-- controller -->`."""
+    blocks = re.findall(r"^<!-- controller -->\n```sh\n(.*?)^```", page.read_text(), re.M | re.S)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
@@ -44,7 +44,7 @@ def test_commands_beside_a_controller(link_lab: SwitchLab, tmp_path: Path, apctl
                 code, output, errors = done.returncode, done.stdout.decode(), done.stderr.decode()
             assert code == 0 and output, f"{page.name}: {command}\n{output}{errors}"
             executed += 1
-        for script in re.findall(r"^```python\n# beside a controller\n(.*?)^```", page.read_text(), re.M | re.S):
+        for script in re.findall(r"^<!-- controller -->\n```python\n(.*?)^```", page.read_text(), re.M | re.S):
             done = subprocess.run(
                 [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, timeout=90
             )

@@ -25,6 +25,7 @@ from accesspoint.topologies.requirements import LabError
 
 ALL = "all"  # in place of names: every experiment
 MAX_SIDE_BY_SIDE = 256
+OTHERS = 56  # characters of the list's other columns: a title has the rest of the line
 
 
 def main(options: argparse.Namespace, console: Console) -> int:
@@ -37,15 +38,19 @@ def main(options: argparse.Namespace, console: Console) -> int:
 
 def _list(options: argparse.Namespace, console: Console) -> int:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("experiment", "title", "paper", "arms", "points", "quick", "full"):  # forms: time, state
-        grid.add_column(heading, no_wrap=heading in ("experiment", "quick", "full"))
+    grid.add_column("experiment", no_wrap=True)
+    grid.add_column(
+        "title", no_wrap=not options.wide, max_width=None if options.wide else max(8, console.width - OTHERS)
+    )
+    for heading in ("paper", "arms", "points") if options.wide else ():
+        grid.add_column(heading)
+    for heading in ("quick", "full"):
+        grid.add_column(heading, justify="right", no_wrap=True)
+    grid.add_column("results")
     for name, experiment in registry.experiments().items():
-        states = [
-            f"{plan.seconds(_orders(name, quick)) / 60:.0f} min\n{_state(options.out, name, quick)}"
-            for quick in (True, False)
-        ]
-        points = sum(1 for _ in experiment.points())
-        grid.add_row(name, experiment.title, experiment.paper, str(len(experiment.arms)), str(points), *states)
+        more = (experiment.paper, str(len(experiment.arms)), str(sum(1 for _ in experiment.points())))
+        minutes = [f"{plan.seconds(_orders(name, quick)) / 60:.0f} min" for quick in (True, False)]
+        grid.add_row(name, experiment.title, *(more if options.wide else ()), *minutes, _state(options.out, name))
     console.print(grid)
     orders = [order for name in registry.together() for order in _orders(name, True)]
     alone, together = (plan.seconds(orders, number) / 60 for number in (1, side_by_side()))
@@ -65,13 +70,15 @@ def _orders(name: str, quick: bool) -> list[plan.Order]:
     return plan.make(registry.find(name), quick).orders()
 
 
-def _state(out: Path, name: str, quick: bool) -> str:
-    kept = Store(out, name, quick)
-    made = kept.plan()
-    if made is None:
-        return "-"
-    left = len(kept.missing(made))
-    return f"{left} to go" if left else "done"
+def _state(out: Path, name: str) -> str:
+    """`quick, full: 12 to go`: forms that have results; `-`: none."""
+    found = []
+    for form, quick in (("quick", True), ("full", False)):
+        kept = Store(out, name, quick)
+        if made := kept.plan():
+            left = len(kept.missing(made))
+            found.append(f"{form}: {left} to go" if left else form)
+    return ", ".join(found) or "-"
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:

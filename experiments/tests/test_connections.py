@@ -208,7 +208,7 @@ def test_judge_above_the_limit_is_a_defect(ours: float, found: list[str]) -> Non
     runs = run("fifo", one(last_ms=100.0)), run("ours", one(last_ms=ours))
     assert listed("Defects", *runs) == found
     words = [each["word"] for each in verdict.judge(runs).verdicts]
-    assert words == ["not met" if found else "met", "met"]
+    assert words == ["fail" if found else "pass", "pass"]
 
 
 def test_judge_late_first_byte_is_a_defect() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from accesspoint.experiments.__main__ import arguments
+from accesspoint.experiments.execution import commands
 from accesspoint.experiments.execution.execute import Execution
 from accesspoint.experiments.execution.pool import LocalPool, Outcome, reason, side_by_side
 from accesspoint.experiments.runs import plan, registry
@@ -206,3 +208,13 @@ def test_a_run_that_the_simulator_ends_says_what_for() -> None:
         process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         process.wait()
         assert reason(process) == expected
+
+
+def test_list_at_eighty_columns_has_a_line_for_each_experiment(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    options = arguments(["list", "--out", str(tmp_path)])
+    assert commands.main(options, Console(width=80, file=shown)) == 0
+    lines = shown.getvalue().splitlines()
+    for name, experiment in registry.experiments().items():
+        (own,) = [line for line in lines if line.split()[:1] == [name]]
+        assert experiment.title[:20] in own and own.split()[-1] == "-" and own.count(" min") == 2

@@ -16,7 +16,7 @@ def cell(arm: str, **values: float) -> dict[str, Any]:
 
 def goal(at_least: float | None = None, at_most: float | None = None) -> Goal:
     return Goal(
-        "beaten", "ours has {value} (limit {limit})",
+        "ours has {value} (limit {limit})",
         lambda medians: medians("download", "ours") / medians("download", "cake"),
         at_least=at_least, at_most=at_most,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def test_a_repeat_that_lacks_an_arm_says_nothing() -> None:
 
 
 def test_a_limit_of_nothing_is_missed_by_what_there_is() -> None:
-    counted = Goal("beaten", "{value} (at most {limit})", lambda medians: medians("download", "ours"), at_most=0.0)
+    counted = Goal("{value} (at most {limit})", lambda medians: medians("download", "ours"), at_most=0.0)
     decision = decide(counted, [cell("ours", r1=0.0, r2=3.0)])
     assert decision and decision.text == "3.00 (at most 0.00); missed by 3.00"
 
@@ -57,14 +57,12 @@ def test_a_limit_of_nothing_is_missed_by_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("of_goals", "short"),
     [
-        ([], "not measured"),
-        (["met", "not measured"], "not measured"),
-        (["met", "met"], "met"),
-        (["met", "beaten"], "beaten"),
-        (["met", "beaten", "not beaten"], "met, not beaten"),
-        (["not beaten", "beaten"], "not beaten"),
-        (["not met", "beaten"], "not met"),
+        ([], "not run"),
+        (["pass", "not run"], "1 pass, 1 not run"),
+        (["pass", "pass"], "pass"),
+        (["fail"], "1 fail"),
+        (["fail", "pass", "inconclusive", "pass"], "2 pass, 1 fail, 1 inconclusive"),
     ],
 )
-def test_in_short_no_missed_goal_is_called_met(of_goals: list[str], short: str) -> None:
-    assert word([{"kind": "met", "word": of} for of in of_goals]) == short
+def test_word_counts_each_verdict(of_goals: list[str], short: str) -> None:
+    assert word([{"kind": "goal", "word": of} for of in of_goals]) == short

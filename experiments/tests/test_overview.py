@@ -47,28 +47,28 @@ def test_every_comparison_with_peers_has_its_rows() -> None:
     compared = {one.name for one in registry.experiments().values() if any(arm.role == "peer" for arm in one.arms)}
     assert compared == set(overview.ORDER) == set(rows())
     assert all(len(own) == len(registry.find(name).goals) for name, own in rows().items())
-    assert {row.word for own in rows().values() for row in own} == {"not measured"}
+    assert {row.word for own in rows().values() for row in own} == {"not run"}
 
 
-def test_one_bad_repeat_of_five_is_a_goal_missed() -> None:
+def test_goal_with_one_bad_repeat_of_five_fails() -> None:
     download, ping = rows(flood())["flood"]
-    assert (download.word, download.missed) == ("missed", "2.0 %") and "96.0%" in download.text
+    assert (download.word, download.missed) == ("fail", "2.0 %") and "96.0%" in download.text
     assert (download.ours, download.cake) == ("99.0% (96.0% to 99.0%)", "90.0%")
-    assert (ping.word, ping.ours, ping.cake) == ("met", "14.0 ms (12.0 to 19.5)", "11.0 ms")
+    assert (ping.word, ping.ours, ping.cake) == ("pass", "14.0 ms (12.0 to 19.5)", "11.0 ms")
 
 
 @pytest.mark.parametrize("made", [flood(repeats=4), flood(kernel="6.1, 6.12")], ids=["four repeats", "two kernels"])
-def test_what_does_not_compare_is_not_measured(made: dict[str, Any]) -> None:
-    assert [row.word for row in rows(made)["flood"]] == ["not measured"] * 2
+def test_row_that_does_not_compare_is_inconclusive(made: dict[str, Any]) -> None:
+    assert [row.word for row in rows(made)["flood"]] == ["inconclusive"] * 2
 
 
 def test_a_goal_beside_cake_has_no_figure_of_cake_of_its_own() -> None:
     both = {("download_during", "ours"): [12.0] * 5, ("download_during", overview.CAKE): [10.0] * 5}
     download, upload = rows(summary("quic", both))["quic"]
-    assert (download.word, download.ours, download.cake) == ("met", "120.0% (120.0% to 120.0%)", "")
-    assert upload.word == "not measured"
+    assert (download.word, download.ours, download.cake) == ("pass", "120.0% (120.0% to 120.0%)", "")
+    assert upload.word == "not run"
 
 
 def test_page_has_a_row_for_each_goal() -> None:
     page = overview.page({"flood": flood()})
-    assert "| [flood](flood.md) |" in page and "**missed** by 2.0 %" in page and page.count("| met |") == 1
+    assert "| [flood](flood.md) |" in page and "**fail** by 2.0 %" in page and page.count("| pass |") == 1

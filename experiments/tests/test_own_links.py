@@ -29,9 +29,9 @@ from accesspoint.topologies.requirements import LabError
 
 def test_summary_of_single_runs_has_figures_and_verdicts(tmp_path: Path) -> None:
     found = synthetic.run(tmp_path).summary()
-    assert (found["experiment"], found["runs"], found["wanted"], found["word"]) == ("headline", 3, 3, "met")
+    assert (found["experiment"], found["runs"], found["wanted"], found["word"]) == ("headline", 3, 3, "pass")
     assert found["started"] == "2023-11-14T22:13:20+00:00"
-    assert [verdict["word"] for verdict in found["verdicts"]] == ["met"] * 4
+    assert [verdict["word"] for verdict in found["verdicts"]] == ["pass"] * 4
     table = Table(found["cells"])
     assert (table("download_during", "fifo"), table("kept", "ncr")) == pytest.approx((2.0, 12.9 / 13), abs=1e-5)
     assert (table("ping_p50", "fifo"), table("ping_max", "fifo")) == (581.5, 583.0)
@@ -61,7 +61,7 @@ def test_table_fits_a_terminal(tmp_path: Path) -> None:
     assert "…" not in text
     assert re.search(r"fifo +13\.00 +2\.00 +13\.00 +15% +0\.92 +581\.5 +583\.0", text)
     assert re.search(r"before: CAKE with ack-filter +13\.31 +13\.02 +98% +0\.85 +12\.0 +20\.0", text)
-    assert text.count("met   ") == 4
+    assert text.count("pass   ") == 4
 
 
 def test_table_of_other_links_has_no_peers(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_table_of_other_links_has_no_peers(tmp_path: Path) -> None:
 def test_single_unfit_run_counts_with_a_caution(tmp_path: Path) -> None:
     text = shown(tmp_path, {"ncr": ["the CPU was 97% busy"]})
     assert "caution      ncr_1: the CPU was 97% busy" in text and "unfit" not in text
-    assert re.search(r"ncr +13\.00 +12\.90", text) and text.count("met   ") == 4
+    assert re.search(r"ncr +13\.00 +12\.90", text) and text.count("pass   ") == 4
     found = Store(tmp_path, "headline", False).summary()
     assert found["runs"] == 2
     assert "counted for want of others: ncr_1 (the CPU was 97% busy)" in pages.experiment_page(found, tmp_path)
@@ -91,7 +91,7 @@ def test_repeated_unfit_run_does_not_count(tmp_path: Path) -> None:
         if problems:
             synthetic.keep(kept, second(order), problems)
     done = summary.write(made, kept)
-    assert (done["runs"], done["word"], len(done["verdicts"])) == (8, "met", 4)
+    assert (done["runs"], done["word"], len(done["verdicts"])) == (8, "pass", 4)
     assert [one["counted"] for one in done["unfit"]] == [False, False]
     site.build([kept], tmp_path)
     page = (kept.directory / "index.html").read_text()
@@ -197,7 +197,7 @@ def verdicts(setting: Setting, **of: Sequence[Sample]) -> list[dict[str, Any]]:
 def decide(target: str = "apswitch", /, **changes: float) -> list[bool]:
     figures = {"during": 12.9, "up": 0.87, "ping": 9.0} | changes
     of = {"fifo": samples(during=2.0, up=0.92, ping=580.0), "ncr": samples(**figures)}
-    return [verdict["word"] == "met" for verdict in verdicts(Setting(target=target), **of)]
+    return [verdict["word"] == "pass" for verdict in verdicts(Setting(target=target), **of)]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_the_collapse_is_asked_for_only_where_it_was_measured() -> None:
 def test_the_limits_scale_with_the_link() -> None:
     run = samples(during=12.9, up=11.9, ping=9.0)
     download, upload, ping = verdicts(Setting(PROFILES["lte"]), ncr=run)
-    assert (download["word"], upload["word"], ping["word"]) == ("met", "not met", "met")
+    assert (download["word"], upload["word"], ping["word"]) == ("pass", "fail", "pass")
     assert "at least 12.00 Mb/s" in upload["text"] and "at most 14.0 ms" in ping["text"]
     download, ping = verdicts(Setting(link_profile("testbed", up="500kbit", rtt="20ms"), "bbr"), ncr=run)
     assert "at most 52.0 ms" in ping["text"]
@@ -239,4 +239,4 @@ def test_the_limits_scale_with_the_link() -> None:
 
 def test_an_arm_without_probes_meets_nothing_about_the_ping() -> None:
     found = verdicts(Setting(), fifo=samples(during=2.0), ncr=without_pings())
-    assert [verdict["word"] for verdict in found] == ["met", "met", "met", "not measured"]
+    assert [verdict["word"] for verdict in found] == ["pass", "pass", "pass", "not run"]

@@ -17,7 +17,7 @@ from accesspoint.experiments.verdict.goals import Table
 
 STYLES = {
     "reproduced": "bold green", "contradicted": "bold red", "undecided": "yellow",
-    "met": "bold green", "beaten": "bold green", "not met": "bold red", "not beaten": "yellow",
+    "pass": "bold green", "fail": "bold red", "inconclusive": "yellow",
 }  # fmt: skip
 
 

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide goals by the worse end of the interval over the repeats, and join their words. Pure."""
+"""Decide goals by the worse end of the interval over the repeats, and count verdicts. Pure."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from accesspoint.experiments.experiment import Goal, Medians, Point, Value
 from accesspoint.experiments.measure.intervals import of_median
 from accesspoint.experiments.verdict import claims
 
 Cell = dict[str, Any]
+Verdict = Literal["pass", "fail", "inconclusive", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "inconclusive", "not run")
+"""Verdicts on goals. `inconclusive`: measured in too few repeats, or on a machine that could not decide it."""
 
 
 class Table:
@@ -66,6 +69,10 @@ class Decision:
         return self.worse <= self.limit if self.goal.at_least is None else self.worse >= self.limit
 
     @property
+    def verdict(self) -> Verdict:
+        return "pass" if self.holds else "fail"
+
+    @property
     def said(self) -> str:
         """The goal with the end that counts."""
         shown = self.goal.shown
@@ -105,17 +112,10 @@ def _value(goal: Goal, medians: Medians) -> float | None:
 
 
 def word(verdicts: Sequence[dict[str, Any]]) -> str:
-    """Word in short for an experiment with goals: `beaten` when all of them hold, `met` when all are of that kind and
-    hold, `not met` when one of these does not, and `not measured` when one has nothing that decides it. A goal `beaten`
-    that does not hold is added. With claims, the number of each word: `3 reproduced, 1 undecided`."""
+    """Number of each verdict, on claims `3 reproduced, 1 undecided`, on goals `4 pass, 1 fail`; `pass` when all goals
+    do, `not run` without a verdict."""
     words = [verdict["word"] for verdict in verdicts]
-    if any(verdict["kind"] == "claim" for verdict in verdicts):
-        numbers = [(words.count(each), each) for each in claims.WORDS]
-        return ", ".join(f"{number} {each}" for number, each in numbers if number)
-    if not words or "not measured" in words:
-        return "not measured"
-    if "not met" in words:
-        return "not met"
-    if "not beaten" in words:
-        return "met, not beaten" if "met" in words else "not beaten"
-    return "beaten" if "beaten" in words else "met"
+    if {*words} <= {"pass"}:
+        return "pass" if words else "not run"
+    numbers = [(words.count(each), each) for each in (*claims.WORDS, *VERDICTS)]
+    return ", ".join(f"{number} {each}" for number, each in numbers if number)

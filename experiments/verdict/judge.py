@@ -113,21 +113,21 @@ def beaten(claim: Claim, results: Results) -> str:
         return ""
     limit = f"{claim.beat.sense} {claim.beat.value:g} {claim.beat.unit}"
     if claim.id not in claim_evidence.BEATEN:
-        return f"{limit}: not measured"
+        return f"{limit}: not run"
     answer = claim_evidence.BEATEN[claim.id]
     intervals = []
     for point in claim.points or (None,):
         found = answer(results, claim.sides[0], point)
         interval = found.interval() if found else None
         if found is None or interval is None or interval.n < claims.MIN_REPEATS[found.form]:
-            return f"{limit}: not measured"
+            return f"{limit}: not run"
         if interval not in intervals:  # a figure may be the same at every point of the claim
             intervals.append(interval)
     above = claim.beat.sense == "at least"
     holds = all(one.low >= claim.beat.value if above else one.high <= claim.beat.value for one in intervals)
     fails = any(one.high < claim.beat.value if above else one.low > claim.beat.value for one in intervals)
-    word = "holds" if holds else "does not hold" if fails else "undecided"
-    return f"{limit}: {word}, {'; '.join(map(shown, intervals))}"
+    verdict = "pass" if holds else "fail" if fails else "inconclusive"
+    return f"{limit}: {verdict}, {'; '.join(map(shown, intervals))}"
 
 
 def _ours(judgement: Judgement) -> str:
@@ -171,7 +171,7 @@ def page(results: Results) -> str:
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
         lines += ["", f"## {claims.CITED[paper]}: {title}", ""]
         lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
-        lines += ["| claim | where | the paper | this lab | word |", "| --- | --- | --- | --- | --- |"]
+        lines += ["| claim | where | the paper | this lab | verdict |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
             judgement = words[claim.id]
             here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)

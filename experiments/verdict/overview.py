@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Goal, Medians, Value
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict.goals import Decision, decide
+from accesspoint.experiments.verdict.goals import Decision, Verdict, decide
 
 CAKE = "cake-ack-filter"
 REPEATS = 5
@@ -28,8 +28,6 @@ HEAD = (
     "",
 )
 
-Word = Literal["met", "missed", "not measured"]
-
 
 @dataclass(frozen=True)
 class Row:
@@ -37,7 +35,7 @@ class Row:
 
     experiment: Experiment
     text: str
-    word: Word
+    word: Verdict
     missed: str = ""
     ours: str = ""
     cake: str = ""
@@ -60,10 +58,12 @@ def _row(experiment: Experiment, goal: Goal, summary: Mapping[str, Any] | None) 
     decision = decide(goal, summary["cells"]) if summary else None
     if summary is None or decision is None or decision.n < REPEATS or not _together(summary):
         limit = goal.at_most if goal.at_least is None else goal.at_least
-        return Row(experiment, goal.text.format(value="-", limit=goal.shown.format(limit)), "not measured")
-    word: Word = "met" if decision.holds else "missed"
-    why = "" if decision.holds else decision.missed
-    return Row(experiment, decision.said, word, why, _shown(decision), _of_cake(experiment, goal, summary))
+        text = goal.text.format(value="-", limit=goal.shown.format(limit))
+        return Row(experiment, text, "inconclusive" if decision else "not run")
+    missed = "" if decision.holds else decision.missed
+    return Row(
+        experiment, decision.said, decision.verdict, missed, _shown(decision), _of_cake(experiment, goal, summary)
+    )
 
 
 def _together(summary: Mapping[str, Any]) -> bool:
@@ -101,6 +101,6 @@ def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     for row in rows(summaries):
         name = row.experiment.name
         link = f"[{name}]({name}.md)" if name in summaries else name
-        word = f"**missed** by {row.missed}" if row.missed else row.word
+        word = f"**fail** by {row.missed}" if row.missed else row.word
         lines.append(f"| {link} | {row.text} | {row.ours} | {row.cake} | {word} |")
     return "\n".join(lines) + "\n"

@@ -22,8 +22,8 @@ INTERVALS = (
 
 
 WORDS = (
-    "The words are those of [the paper's claims](claims.md), over means of the repeats with Student's 95 % interval; "
-    "nothing in the experiment can move them."
+    "The verdicts are those of [the paper's claims](claims.md), over means of the repeats with Student's 95 % "
+    "interval; nothing in the experiment can move them."
 )
 
 

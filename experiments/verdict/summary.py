@@ -169,5 +169,5 @@ def verdict(goal: Goal, cells: Sequence[Cell]) -> dict[str, Any]:
     if decision is None:
         limit = goal.at_most if goal.at_least is None else goal.at_least
         text = goal.text.format(value="-", limit=goal.shown.format(limit))
-        return {"kind": goal.kind, "word": "not measured", "text": text}
-    return {"kind": goal.kind, "word": goal.kind if decision.holds else f"not {goal.kind}", "text": decision.text}
+        return {"kind": "goal", "word": "not run", "text": text}
+    return {"kind": "goal", "word": decision.verdict, "text": decision.text}

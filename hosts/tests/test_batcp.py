@@ -175,8 +175,9 @@ def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
 
 def test_the_pages_commands(links: Links) -> None:
     page = (ROOT / "docs/hosts/batcp.md").read_text()
-    block = next(b for b in re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S) if b.startswith("# in a namespace"))
-    key, receive, send = (["bash", "-c", line.replace("/tmp", "out")] for line in block.splitlines()[1:])
+    block = re.search(r"^<!-- namespace -->\n```sh\n(.*?)^```", page, re.M | re.S)
+    assert block
+    key, receive, send = (["bash", "-c", line.replace("/tmp", "out")] for line in block[1].splitlines())
     (ROOT / "out").mkdir(exist_ok=True)
     subprocess.run(key, cwd=ROOT, check=True)
     receiver = links[0].b.popen(*receive, cwd=ROOT, stderr=subprocess.PIPE, text=True)

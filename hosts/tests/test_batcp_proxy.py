@@ -371,7 +371,7 @@ def test_the_commands_of_its_page(wires: Scene, page: str, remote: str, local: s
     for address, link in zip(("192.0.2.1", "198.51.100.1"), wires.links, strict=True):
         text = text.replace(address, link.b_ip)
     for host, which, said in ((wires.b, remote, ["remote proxy"]), (wires.a, local, ready)):
-        block = re.search(rf"^```sh\n# in a namespace: {which}\n(.*?)^```", text, re.M | re.S)
+        block = re.search(rf"^<!-- namespace: {which} -->\n```sh\n(.*?)^```", text, re.M | re.S)
         assert block
         for command, line in zip(block[1].replace("\\\n", " ").splitlines(), said, strict=True):
             _, batcp, *words = command.replace("proxy.key", str(wires.directory / "key")).split()

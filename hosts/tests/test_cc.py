@@ -99,7 +99,7 @@ def test_loaded_until_unloaded() -> None:
 
 @pytest.mark.realtime
 def test_the_pages_commands() -> None:
-    block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    block = re.search(r"^<!-- namespace -->\n```sh\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert block
     done = in_private_mounts(f"cd {ROOT}\nmount -t bpf bpf /sys/fs/bpf\n{block[1]}")
     assert done.returncode == 0, done.stderr

@@ -264,7 +264,7 @@ def test_calibrates_live() -> None:
 @pytest.mark.realtime
 @privileged
 def test_the_commands_of_its_page() -> None:
-    block = re.search(r"^```sh\n# in a namespace\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    block = re.search(r"^<!-- namespace -->\n```sh\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert block
     run, *others = block[1].splitlines()
     with Cell(1) as cell:

@@ -13,9 +13,9 @@ from accesspoint.topologies.tests.conftest import Start
 TUTORIAL = "docs/tutorial.md"
 
 
-def block(first_line: str, page: str = "docs/running.md") -> list[str]:
-    """The commands of the block that starts with this line."""
-    match = re.search(rf"^```sh\n{first_line}\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+def block(place: str, page: str = "docs/running.md") -> list[str]:
+    """The commands of the block behind `<!-- place -->`."""
+    match = re.search(rf"^<!-- {place} -->\n```sh\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
     assert match
     return match[1].splitlines()
 
@@ -24,7 +24,7 @@ def block(first_line: str, page: str = "docs/running.md") -> list[str]:
 def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
     inside = [
         f"{command}{'' if command.endswith('&') else ' ;'} echo ended with $?"
-        for command in (*block("# in the lab"), *block("# in the lab", TUTORIAL))
+        for command in (*block("prompt"), *block("prompt", TUTORIAL))
     ]
     commands = ["py net.lab.rest_url", "py net.lab.rest_token", *inside, "sta1 sleep 1000"]
     process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
@@ -36,7 +36,7 @@ def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
             if line.startswith("ended with"):
                 assert line.strip() == "ended with 0", command
                 break
-    for command in block("# beside a lab"):
+    for command in block("lab"):
         there = command.replace("curl -s", "curl -sf").replace("localhost:8080", rest)
         done = subprocess.run(
             ["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False

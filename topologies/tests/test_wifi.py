@@ -212,7 +212,7 @@ def test_a_kernel_that_dies_is_told(start: Start, tmp_path: Path) -> None:
 
 def documented_commands() -> list[str]:
     """Return the commands that docs/wifi.md shows at the lab's prompt."""
-    match = re.search(r"^```sh\n# in the lab\n(.*?)^```", (ROOT / "docs/wifi.md").read_text(), re.M | re.S)
+    match = re.search(r"^<!-- prompt -->\n```sh\n(.*?)^```", (ROOT / "docs/wifi.md").read_text(), re.M | re.S)
     assert match
     return match[1].splitlines()
 

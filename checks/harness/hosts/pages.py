@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of docs/hosts/ that need hosts to run in: the blocks that begin with `# in a namespace`."""
+"""The commands of docs/hosts/ that need hosts to run in: the blocks behind `<!-- namespace -->`."""
 
 import re
 
@@ -8,5 +8,5 @@ from accesspoint.topologies.requirements import ROOT
 
 def documented_commands(page: str) -> list[str]:
     text = (ROOT / "docs/hosts" / f"{page}.md").read_text()
-    blocks = re.findall(r"^```sh\n# in a namespace\n(.*?)^```", text, re.M | re.S)
+    blocks = re.findall(r"^<!-- namespace -->\n```sh\n(.*?)^```", text, re.M | re.S)
     return [line for block in blocks for line in block.splitlines()]

@@ -39,7 +39,7 @@ def key(host: PathHost, folder: Path, name: str) -> None:
 def page_commands(end: str, links: list[PathLink]) -> str:
     """Return the page's commands for an end, with the lab's addresses."""
     page = (ROOT / "docs/hosts/two-uplinks.md").read_text()
-    block = re.search(rf"^```sh\n# in a namespace: wireguard {end}\n(.*?)^```", page, re.M | re.S)
+    block = re.search(rf"^<!-- namespace: wireguard {end} -->\n```sh\n(.*?)^```", page, re.M | re.S)
     assert block
     return block[1].replace("192.0.2.1", links[0].b_ip).replace("198.51.100.1", links[1].b_ip)
 

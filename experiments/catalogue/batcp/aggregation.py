@@ -68,7 +68,7 @@ EXPERIMENT = Experiment(
     name="batcp",
     title="One connection over two interfaces",
     paper="003, section 4, Fig. 4-8",
-    question="How much of the sum of two links does one connection get, with the paper's scheduler, ours and MPTCP?",
+    question="How much of two links does one connection get, with the paper's scheduler, this project's and MPTCP?",
     sweep={"links": tuple(SECOND_LINKS), "bytes": (5_000_000, 10_000_000)},
     scene=scene,
     arms=(
@@ -105,7 +105,7 @@ EXPERIMENT = Experiment(
     differences=(
         "links are models with the rates of section 4.1 and 20 ms a way, not lines of a provider",
         "bursts and outages are a model of a modem; every repeat has a trace of its own, the same for all arms",
-        "the paper's part is of what single transfers reached; ours is of what the links' rates leave for payload",
+        "the paper's part is of what single transfers reached; here it is of what the links' rates leave for payload",
     ),
     clock=VIRTUAL,
 )  # fmt: skip

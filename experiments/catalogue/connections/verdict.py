@@ -133,7 +133,7 @@ def judge(runs: Sequence[Raw]) -> Compared:
 
 
 def _verdict(holds: bool, text: str) -> dict[str, str]:
-    return {"kind": "met", "word": "met" if holds else "not met", "text": text}
+    return {"kind": "goal", "word": "pass" if holds else "fail", "text": text}
 
 
 def _overall(all_: Mapping[str, Mapping[str, Played]]) -> Grid:
@@ -176,7 +176,7 @@ def _listed(title: str, none: str, keys: Sequence[str], all_: Mapping[str, Mappi
             )  # fmt: skip
     headings = (
         "scenario",
-        "what it is",
+        "connection",
         "time to the",
         "FIFO (ms)",
         "this access point (ms)",
@@ -199,7 +199,7 @@ def _shares(keys: Sequence[str], all_: Mapping[str, Mapping[str, Played]]) -> Gr
         )  # fmt: skip
     headings = (
         "scenario",
-        "what it is",
+        "connection",
         "FIFO (ms)",
         "this access point (ms)",
         "its share behind the FIFO",

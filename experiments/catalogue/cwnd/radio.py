@@ -99,7 +99,11 @@ MEASURES = (
 PLAIN_ARM = Arm("plain", "plain terminals, bridge", "plain", ecn=False)
 PAPER_ARM = Arm("middleware", "the paper's middleware, bridge", "paper", ecn=False, options={"middleware": True})
 TURNS_ARM = Arm(
-    "turns", "ours of hosts/, which takes turns, bridge", "ours", ecn=False, options={"middleware": True, "turns": True}
+    "turns",
+    "this project's (hosts/), which takes turns, bridge",
+    "ours",
+    ecn=False,
+    options={"middleware": True, "turns": True},
 )
 # Largest total of the arm `plain` in its quick form (all repeats, both delays), and `exponent` of its means. Taken
 # before any arm with the middleware was run. A test compares.
@@ -111,7 +115,7 @@ DIFFERENCES = (
     "connections are opened on the empty cell, one after the other, and send from the second second on: the paper's "
     "smallest round trip is one of small load",
     "length and repeats of the paper's runs are not stated",
-    "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
+    "Fig. 6-17 are pictures in the source: of their values only the gain of 3.35 is known",
 )
 
 
@@ -226,7 +230,7 @@ MIXED = (mixed(4, 15, (0, 1, 2, 4)), mixed(7, 16, (0, 1, 4, 7)), mixed(10, 17, (
 
 SENSITIVE = Experiment(
     name="cell-settings",
-    title="What the paper does not state: rate control and the access point's queue",
+    title="Left open by the paper: rate control and the access point's queue",
     paper="002, Performance Evaluation, Fig. 11 with 10 terminals",
     question="How much of what ten terminals get hangs on the rate control of all radios, and on what the access point "
     "holds?",
@@ -265,12 +269,12 @@ SENSITIVE = Experiment(
 def limited(mbps: int) -> Arm:
     """This access point: uploads wait at its uplink, which carries `mbps`, and get ECN marks there; their ACKs go ahead
     of the other packets that wait for the radio."""
-    return Arm(f"ours-{mbps}", f"our access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
+    return Arm(f"ours-{mbps}", f"this access point, {mbps} Mb/s up", "ours", OURS, options={"uplink_mbps": mbps})
 
 
 def total_beside_the_middleware(arm: str, delay: int) -> Goal:
     return Goal(
-        "met", f"{arm} at {delay} ms: {{value}} times the middleware's total (at least {{limit}})",
+        f"{arm} at {delay} ms: {{value}} times the middleware's total (at least {{limit}})",
         lambda m: _over(*(m("total", each, terminals=10, delay=delay) for each in (arm, "middleware"))), at_least=1.0,
         why=WHY,
     )  # fmt: skip
@@ -278,7 +282,7 @@ def total_beside_the_middleware(arm: str, delay: int) -> Goal:
 
 def fairness(arm: str, delay: int) -> Goal:
     return Goal(
-        "met", f"{arm} at {delay} ms: Jain's index {{value}} (at least {{limit}})",
+        f"{arm} at {delay} ms: Jain's index {{value}} (at least {{limit}})",
         lambda m: m("jain", arm, terminals=10, delay=delay), at_least=0.97, why=WHY,
     )  # fmt: skip
 
@@ -294,7 +298,7 @@ WHY = (
 )
 CROWD = Experiment(
     name="cell-ours",
-    title="Ten terminals behind our access point, in a simulated cell of 802.11g",
+    title="Ten terminals behind this access point, in a simulated cell of 802.11g",
     paper="none: the cell of 002, Fig. 11 with 10 terminals",
     question="Does a cell carry more when its access point lets less through, so that uploads wait there and not in "
     "stations that contend?",
@@ -328,7 +332,7 @@ CROWD = Experiment(
     quick=Quick(seconds=30, arms=("plain", "middleware", "ours-4", "ours-8", "ours-16")),
     differences=(
         *DIFFERENCES,
-        "what the uplink is limited to is swept: no rule of ours gives it; behind our access point terminals use ECN",
+        "the uplink's limit is swept: no rule gives it; behind this access point terminals use ECN",
     ),
     clock=SIMULATED,
     apart=True,

@@ -82,29 +82,29 @@ ALL = Experiment(
     differences=(
         *DIFFERENCES,
         f"f(n) is n to the power of {EXPONENT:g}, which of -0.2, -0.3 and -0.4 carried most with ten terminals at 256 "
-        "ms: the paper's exponent cannot be read in our source",
-        "Fig. 6-17 are pictures in our source: of their values only the gain of 3.35 is known",
-        "plain terminals do not use ECN; behind our access point they do",
+        "ms: the paper's exponent cannot be read in the source",
+        "Fig. 6-17 are pictures in the source: of their values only the gain of 3.35 is known",
+        "plain terminals do not use ECN; behind this access point they do",
     ),
 )  # fmt: skip
 
 MIXED = Experiment(
     name="cwnd-mixed",
-    title="Terminals with the middleware beside others without",
+    title="Terminals with the middleware and others without",
     paper="002, Performance Evaluation, Fig. 14-17",
     question="Does it help when only some of the terminals bound their windows, and whom?",
     sweep={"terminals": (4, 7, 10), "share": (0, 30, 50, 70, 100), "delay": (256,)},
     scene=lambda point, arm: uploads(point, round(int(point["terminals"]) * int(point["share"]) / 100)),
     arms=(
         Arm("plain", "plain FIFO", "paper", ecn=False),
-        Arm("ours", "our access point", "ours", OURS, controller=CELL_NCR),
+        Arm("ours", "this access point", "ours", OURS, controller=CELL_NCR),
     ),
     measures=MEASURES,
     figures=curves("share", "terminals with the middleware (%)", terminals=10, delay=256),
     repeats=10,
     # All of them with it: that is in the other experiment.
     quick=Quick(seconds=40, sweep={"terminals": (10,), "share": (0, 50)}),
-    differences=(*DIFFERENCES, "Fig. 14-17 are pictures in our source: their values are not known"),
+    differences=(*DIFFERENCES, "Fig. 14-17 are pictures in the source: their values are not known"),
 )  # fmt: skip
 
 EXPERIMENTS = [ALL, MIXED]

@@ -78,7 +78,7 @@ ARMS = (
     host("reno-maxwin", "Reno-MaxWin10", "paper", "ns3::TcpRenoMaxwin"),
     host("vegas-fair", "Vegas-Fair", "paper", "ns3::TcpVegasFair"),
     Arm("cubic", "CUBIC of today, bridge", "plain", options=CUBIC),
-    Arm("ours-cubic", "our access point, CUBIC of today", "ours", OURS, options={**CUBIC, "uplink_mbps": UPLINK}),
+    Arm("ours-cubic", "this access point, CUBIC of today", "ours", OURS, options={**CUBIC, "uplink_mbps": UPLINK}),
 )  # fmt: skip
 MEASURES = (
     Measure("if", "1", "instantaneous fairness", index("session_s")),
@@ -90,12 +90,12 @@ MEASURES = (
 DIFFERENCES = (
     "the cell is that of cell-effective (ns-3, long preambles, 11 and 1 Mb/s), and the fair share is of what it "
     "carries: 5.06 Mb/s down and 5.38 up, where the paper's carries 4.96 and 6.88",
-    "Vegas is ours of docs/hosts/cc.md, with Linux's alpha 2 and beta 4; ns-2's are 1 and 3",
+    "Vegas is this project's (docs/hosts/cc.md), with Linux's alpha 2 and beta 4; ns-2's are 1 and 3",
     "sessions of a node share one connection; ns-3 leaves its idle window as it was. Hosts of the paper's TCPs begin "
     "with 2 segments, and acknowledge the last of an odd number 40 ms late; those of CUBIC, which is not of the paper, "
     "begin with 10, and acknowledge at once after a pause, as Linux does",
-    "a session that did not end counts as 0: the index is a lower bound, and the measure beside it says of how many",
-    "length and repeats of the paper's runs are not stated; Fig. 2-6 are pictures in our source",
+    "a session that did not end counts as 0: the index is a lower bound, and the measure next to it shows for how many",
+    "length and repeats of the paper's runs are not stated; Fig. 2-6 are pictures in the source",
 )
 
 
@@ -103,7 +103,7 @@ NODES = Experiment(
     name="cell-fairness",
     title="Instantaneous fairness over the number of nodes, in a simulated cell",
     paper="001, sections 4.3 and 5.2, Fig. 2(a), 3(a), 4, 6",
-    question="How soon does a node that sends now and then get its share beside nodes that always send?",
+    question="How soon does a node that sends now and then get its share of a link with nodes that always send?",
     sweep={"direction": ("down", "up"), "nodes": (2, 4, 6, 8, 10), "bytes": (10_000,)},
     scene=scene,
     arms=ARMS,

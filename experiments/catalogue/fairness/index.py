@@ -64,10 +64,10 @@ ARMS = (
     control("vegas", "Vegas", "plain"),
     control("reno-maxwin", "Reno-MaxWin10", "paper"),
     control("vegas-fair", "Vegas-Fair", "paper"),
-    Arm("ours-reno", "our access point, Reno", "ours", OURS, cc="reno"),
-    Arm("ours-cubic", "our access point, CUBIC", "ours", OURS),
+    Arm("ours-reno", "this access point, Reno", "ours", OURS, cc="reno"),
+    Arm("ours-cubic", "this access point, CUBIC", "ours", OURS),
     Arm(
-        "both", "our access point, Vegas-Fair", "ours", OURS,
+        "both", "this access point, Vegas-Fair", "ours", OURS,
         cc="bpf_vegas_fair", ecn=False, controls=("vegas_fair",),
     ),
 )  # fmt: skip
@@ -80,8 +80,8 @@ DIFFERENCES = (
     "802.11b is a cell with the throughput of Table 1 each way and queues of 50 packets, without contention",
     "sessions of a user share a connection, whose window Linux lets start at 10 segments (RFC 6928), ns-2 at 1 or 2: "
     "10 KB take one round trip here, and all indexes are higher",
-    "Fig. 2-6 are pictures in our source: of their values only those in the text are known",
-    "a session that did not end counts as 0: the index is a lower bound, and the measure beside it says of how many",
+    "Fig. 2-6 are pictures in the source: of their values only those in the text are known",
+    "a session that did not end counts as 0: the index is a lower bound, and the measure next to it shows for how many",
 )
 
 
@@ -100,7 +100,7 @@ NODES = Experiment(
     name="fairness-nodes",
     title="Instantaneous fairness over the number of nodes",
     paper="001, sections 4.3 and 5.2, Fig. 2-4, 6",
-    question="How soon does a node that sends now and then get its share beside nodes that always send?",
+    question="How soon does a node that sends now and then get its share of a link with nodes that always send?",
     sweep={"direction": ("down", "up"), "nodes": (2, 4, 6, 8, 10), "bytes": (10_000,)},
     scene=scene,
     arms=ARMS,

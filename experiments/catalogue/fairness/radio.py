@@ -43,9 +43,9 @@ def table(point: Point, arm: Arm) -> Cell:
 
 EXPERIMENT = Experiment(
     name="cell-effective",
-    title="What a simulated cell of 802.11b carries",
+    title="Throughput of a simulated cell of 802.11b",
     paper="001, section 4.1, Table 1",
-    question="What do all nodes together get through a cell of 802.11b, by UDP and by TCP, down and up?",
+    question="How much do all nodes together get through a cell of 802.11b, by UDP and by TCP, down and up?",
     sweep={"protocol": ("UDP", "TCP"), "direction": ("down", "up"), "nodes": NODES},
     scene=table,
     arms=(Arm("plain", "bridge", "plain", ecn=False),),

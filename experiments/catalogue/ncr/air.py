@@ -44,7 +44,7 @@ def _at_air(medians: Medians, air: str) -> Medians:
 
 RADIOS = Experiment(
     name="radios",
-    title="A download beside an upload, on radios",
+    title="A download during an upload, on radios",
     paper="none: the question of paper 000, sections 2 and 4.2, on radios",
     question="Does what the wired lab shows hold behind 802.11's association, keys, airtime and losses?",
     scene=lambda point, arm: _scene(AIRS[str(point["air"])]),
@@ -72,7 +72,7 @@ STATIONS = replace(
     repeats=5,
     figures=(
         Bars(
-            "rates", "What all stations together carry while they upload.", ("download_during", "upload_during"),
+            "rates", "Throughput of all stations together while they upload.", ("download_during", "upload_during"),
             "throughput (Mb/s)",
         ),
         Bars("ping", "Ping while all of them upload.", ("ping_p50", "ping_p99"), "round trip (ms)", log=True),
@@ -103,7 +103,7 @@ def _handover(setting: Setting) -> Experiment:
         walking,
         name="radios-handover",
         title="A station walks from one loaded access point to another",
-        question="Do a download and an upload go on behind the next access point, where others load both?",
+        question="Do a download and an upload continue behind the next access point, where others load both?",
         scene=replace(walking.scene, traffic=(*own, *loads), stations=3, places=(1, 1, 2)),
         repeats=5,
         figures=(

@@ -32,12 +32,12 @@ def measures(times: Times) -> tuple[Measure, ...]:
     alone, both = (times.down, times.up), (times.up, times.up_ends)
     return (
         Measure("download_alone", "Mb/s", "download, before the upload", rate("download", *alone)),
-        Measure("download_during", "Mb/s", "download beside the upload", rate("download", *both)),
+        Measure("download_during", "Mb/s", "download during the upload", rate("download", *both)),
         Measure("upload_during", "Mb/s", "upload", rate("upload", *both)),
         Measure("total_during", "Mb/s", "both together", rate("*load", *both)),
         Measure("download_after", "Mb/s", "download, after the upload", rate("download", times.up_ends)),
-        Measure("ping_alone", "ms", "ping beside the download", quantile("ping_ms", 0.5, *alone), "{:.1f}"),
-        Measure("ping_during", "ms", "ping beside both", quantile("ping_ms", 0.5, *both), "{:.1f}"),
+        Measure("ping_alone", "ms", "ping during the download", quantile("ping_ms", 0.5, *alone), "{:.1f}"),
+        Measure("ping_during", "ms", "ping under load", quantile("ping_ms", 0.5, *both), "{:.1f}"),
     )
 
 

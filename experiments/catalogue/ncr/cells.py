@@ -13,7 +13,7 @@ ARMS = (
     Arm("fifo", "plain FIFO", "plain"),
     Arm("ncr-paper", "NCR, the paper's parameters", "paper", NCR_ALONE, PAPER_NCR),
     Arm("ncr-mark", "NCR by mark", "paper", NCR_ALONE),
-    Arm("ours", "our access point", "ours", OURS),
+    Arm("ours", "this access point", "ours", OURS),
 )
 
 
@@ -34,7 +34,7 @@ def cell(
         name=name,
         title=title,
         paper=paper,
-        question="How much of a download is left while an upload runs beside it, and what do both carry together?",
+        question="How much of a download is left while an upload runs, and what do both carry together?",
         scene=AccessPoint(
             links,
             seconds,
@@ -43,7 +43,7 @@ def cell(
         arms=ARMS,
         measures=(
             Measure("download_alone", "Mb/s", "download, before the upload", rate("download", first, up)),
-            Measure("download_during", "Mb/s", "download beside the upload", rate("download", up, alone_again)),
+            Measure("download_during", "Mb/s", "download during the upload", rate("download", up, alone_again)),
             Measure("upload_during", "Mb/s", "upload", rate("upload", up, alone_again)),
             Measure("total_during", "Mb/s", "both together", rate("*load", up, alone_again)),
             Measure("download_after", "Mb/s", "download, after the upload", rate("download", alone_again)),
@@ -51,7 +51,7 @@ def cell(
                     mean("tcp_rtt_ms", up, alone_again, "download"), "{:.0f}"),
             Measure("upload_rtt", "ms", "and of the upload", mean("tcp_rtt_ms", up, alone_again, "upload"), "{:.0f}"),
             Measure("queue", "packets", "the uplink's queue, then", mean("queue_packets", up, alone_again), "{:.0f}"),
-            Measure("ping_during", "ms", "ping beside both", quantile("ping_ms", 0.5, up, alone_again), "{:.1f}"),
+            Measure("ping_during", "ms", "ping under load", quantile("ping_ms", 0.5, up, alone_again), "{:.1f}"),
         ),
         reported=reported,
         figures=(
@@ -81,7 +81,7 @@ WIRED = "the links are models of the rates that the paper names, not a simulated
 
 EXPERIMENTS = [
     cell(
-        "ncr-wlan", "A download beside an upload, in a wireless LAN", "000, section 4.1.1, Fig. 6",
+        "ncr-wlan", "A download during an upload, in a wireless LAN", "000, section 4.1.1, Fig. 6",
         PROFILES["wlan"], (0, 20, 40, 60),
         (
             Reported("download_alone", "fifo", 3.29, "Fig. 6"),
@@ -96,7 +96,7 @@ EXPERIMENTS = [
         (WIRED,),
     ),
     cell(
-        "ncr-wimax", "A download beside an upload, on WiMAX", "000, section 4.1.2, Fig. 8-10",
+        "ncr-wimax", "A download during an upload, on WiMAX", "000, section 4.1.2, Fig. 8-10",
         PROFILES["wimax"], (10, 200, 400, 600),
         (
             Reported("download_alone", "fifo", 4.28, "Fig. 8"),
@@ -104,10 +104,10 @@ EXPERIMENTS = [
             Reported("download_alone", "ncr-paper", 4.33, "Fig. 8"),
             Reported("download_during", "ncr-paper", 3.17, "Fig. 8"),
         ),
-        (WIRED, "the queue is that of the access point's uplink: a station's own radio is none here"), 60,
+        (WIRED, "the queue is that of the access point's uplink: a station's own radio does not limit it here"), 60,
     ),
     cell(
-        "ncr-lte", "A download beside an upload, on LTE", "000, section 4.1.3, Fig. 11, 12",
+        "ncr-lte", "A download during an upload, on LTE", "000, section 4.1.3, Fig. 11, 12",
         of_payload(PROFILES["lte"]), (1, 13, 39, 50),
         (
             Reported("download_during", "fifo", 16.99, "Fig. 11"),

@@ -16,7 +16,7 @@ THIRDS = {"downloads": DOWNLOADS, "uploads": (ALONE, 1, 3, 5)}
 
 EXPERIMENT = Experiment(
     name="ncr-grid",
-    title="Downloads beside uploads, by their numbers",
+    title="Downloads during uploads, by their numbers",
     paper="000, section 4.1.1, Table 1, Fig. 7",
     question="Do several downloads hold against several uploads, and what do all of them carry and wait?",
     sweep={"downloads": DOWNLOADS, "uploads": (ALONE, *UPLOADS)},
@@ -31,7 +31,7 @@ EXPERIMENT = Experiment(
     arms=(
         Arm("fifo", "plain FIFO", "plain"),
         Arm("ncr-paper", "NCR, the paper's parameters", "paper", NCR_ALONE, PAPER_NCR),
-        Arm("ours", "our access point", "ours", OURS),
+        Arm("ours", "this access point", "ours", OURS),
     ),
     measures=(
         Measure("download", "Mb/s", "all downloads", rate("download*")),
@@ -41,11 +41,11 @@ EXPERIMENT = Experiment(
         Measure("ping_p99", "ms", "ping, 99th percentile", quantile("ping_ms", 0.99), "{:.1f}"),
     ),
     figures=(
-        Curves("total", "All flows together beside 1 download, over the number of uploads (Fig. 7a).", "total",
+        Curves("total", "All flows together with 1 download, over the number of uploads (Fig. 7a).", "total",
                "uploads", "uploads", "throughput (Mb/s)", point={"downloads": 1}),
         Curves("downloads", "All downloads, of which there are 3, over the number of uploads (Table 1).", "download",
                "uploads", "uploads", "throughput (Mb/s)", point={"downloads": 3}),
-        Curves("delay", "Delay of both ways together beside 1 download (Fig. 7b).", "delay",
+        Curves("delay", "Delay of both ways together with 1 download (Fig. 7b).", "delay",
                "uploads", "uploads", "delay (ms)", point={"downloads": 1}, log=True),
         Bars("most", "3 downloads and 5 uploads.", ("download", "upload", "total"), "throughput (Mb/s)",
              point={"downloads": 3, "uploads": 5}),
@@ -54,7 +54,7 @@ EXPERIMENT = Experiment(
     # Three times what a full uplink takes to drain.
     quick=Quick(seconds=36, arms=("fifo", "ncr-paper"), sweep=THIRDS),
     differences=(
-        "Table 1 is a picture in our source: its single numbers are not known, only the two ratios that the text"
+        "Table 1 is a picture in the source: its single numbers are not known, only the two ratios that the text"
         " gives for Fig. 7: 2.58 times the throughput, 6.85 times less delay",
         "the delay is a probe's, both ways added up",
         "all flows are one station's",

@@ -20,9 +20,9 @@ AT = {"queue": QUEUE}
 
 EXPERIMENT = Experiment(
     name="cell-lte",
-    title="A download beside an upload, in a simulated cell of LTE",
+    title="A download during an upload, in a simulated cell of LTE",
     paper="000, section 4.1.3, Fig. 11, 12",
-    question="How much of a download is left while an upload runs beside it, behind a modem in a cell of LTE?",
+    question="How much of a download is left while an upload runs, behind a modem in a cell of LTE?",
     sweep={"queue": QUEUES},
     scene=lambda point, arm: behind_modem.scene(TIMES, TOLD, int(point["queue"]) << 10, "lte"),
     arms=ARMS,
@@ -40,9 +40,9 @@ EXPERIMENT = Experiment(
         "has the modulation whose transport blocks are nearest to the rates of 30 and 15 Mb/s; LENA hands out 48 of "
         "the 50 resource blocks down, so TCP's payload is 28.2 Mb/s at most, and 14.7 up",
         f"the queues of the radio's bearers are not stated either: the claims are judged at {QUEUE} KiB, as a download "
-        "alone has 4 Mb/s with the 10 KiB that LENA has if nothing else is said",
+        "alone has 4 Mb/s with LENA's default of 10 KiB",
         "delays are not stated: 2 ms each way between core and server",
-        "NCR and our access point stand between the terminal and its modem, and are told 28.5 and 14.25 Mb/s",
+        "NCR and this access point are between the terminal and its modem, configured with 28.5 and 14.25 Mb/s",
     ),
     clock=SIMULATED,
 )  # fmt: skip

@@ -18,7 +18,7 @@ PAPER = "none: the question of paper 000, sections 2 and 4.2, "
 def many_stations(setting: Setting) -> Experiment:
     return Experiment(
         name="many-stations",
-        title=f"{STATIONS} downloads beside {STATIONS} uploads",
+        title=f"{STATIONS} downloads during {STATIONS} uploads",
         paper=f"{PAPER}of several stations",
         question="How much of the stations' downloads is left while all of them upload?",
         scene=AccessPoint(
@@ -41,8 +41,7 @@ def many_stations(setting: Setting) -> Experiment:
         measures=measures(PHASES),
         goals=(
             Goal(
-                "met",
-                "ours keeps the downloads: {value} of before (at least {limit})",
+                "this access point keeps the downloads: {value} of before (at least {limit})",
                 lambda median: median("kept", "ncr"),
                 at_least=0.9,
                 shown="{:.1%}",
@@ -60,7 +59,7 @@ def handover(setting: Setting) -> Experiment:
         name="handover",
         title="A download and an upload of a station that walks from one access point to the next",
         paper=f"{PAPER}of a station that walks",
-        question="Do a download and an upload go on behind the next access point?",
+        question="Do a download and an upload continue behind the next access point?",
         scene=AccessPoint(
             setting.profile,
             SECONDS,
@@ -85,14 +84,12 @@ def handover(setting: Setting) -> Experiment:
         ),
         goals=(
             Goal(
-                "met",
-                "the download goes on behind the next access point: {value} of before (at least {limit})",
+                "the download continues behind the next access point: {value} of before (at least {limit})",
                 lambda median: median("kept_after", "ncr"),
                 at_least=0.9,
                 shown="{:.1%}",
             ),
             Goal(
-                "met",
                 "the handover is short: {value} without an answer (at most {limit})",
                 lambda median: median("longest_gap", "ncr"),
                 at_most=MAX_GAP,

@@ -68,19 +68,19 @@ def _scene(arm: Arm) -> AccessPoint:
 
 EXPERIMENT = Experiment(
     name="ncr-settings",
-    title="A download beside an upload, and what hosts can set",
+    title="A download during an upload, with settings of the hosts",
     paper="000, section 1",
     question="Does a window, a buffer, delayed or selective ACKs or autotuning of the hosts bring the download back?",
     scene=lambda point, arm: _scene(arm),
     arms=(
         *(Arm(name, label, "plain", options=options) for name, (label, options) in SETTINGS.items()),
-        Arm("ours", "our access point, Linux as it is", "ours", OURS),
+        Arm("ours", "this access point, Linux as it is", "ours", OURS),
     ),
     measures=(
         Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
-        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("download_during", "Mb/s", "download during the upload", rate("download", UP, DOWN_AGAIN)),
         Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
-        Measure("ping_during", "ms", "ping beside both, median", quantile("ping_ms", 0.5, UP, DOWN_AGAIN), "{:.1f}"),
+        Measure("ping_during", "ms", "ping under load, median", quantile("ping_ms", 0.5, UP, DOWN_AGAIN), "{:.1f}"),
     ),
     figures=(
         Bars(

@@ -33,7 +33,7 @@ def of_payload(profile: LinkProfile) -> LinkProfile:
 
 EXPERIMENT = Experiment(
     name="ncr-testbed",
-    title="A download beside an upload, in the paper's testbed",
+    title="A download during an upload, in the paper's testbed",
     paper="000, sections 2 and 4.2, Fig. 1, 2, 14",
     question="How much of a download is left while an upload fills the slow direction of the link, and what does each "
     "part of the access point change?",
@@ -59,17 +59,17 @@ EXPERIMENT = Experiment(
             "ack-filter", "ACKs first, superseded ones dropped", "ours",
             {**PLAIN, "ack_priority": True, "ack_filter": True},
         ),
-        Arm("ours", "our access point", "ours", OURS),
+        Arm("ours", "this access point", "ours", OURS),
     ),
     measures=(
         Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
-        Measure("download_during", "Mb/s", "download beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("download_during", "Mb/s", "download during the upload", rate("download", UP, DOWN_AGAIN)),
         Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
         Measure("total_during", "Mb/s", "both together", rate("*load", UP, DOWN_AGAIN)),
         Measure("download_after", "Mb/s", "download, after the upload", rate("download", DOWN_AGAIN)),
         Measure("variation_alone", "1", "its variation before the upload", variation("download", 0, UP)),
         Measure("variation_after", "1", "and after it, in bins of 1 s", variation("download", DOWN_AGAIN)),
-        Measure("ping_during", "ms", "ping beside both, median", quantile("ping_ms", 0.5, UP, DOWN_AGAIN), "{:.1f}"),
+        Measure("ping_during", "ms", "ping under load, median", quantile("ping_ms", 0.5, UP, DOWN_AGAIN), "{:.1f}"),
     ),
     reported=(
         Reported("download_alone", "fifo", 14, "Fig. 1"),

@@ -19,9 +19,9 @@ AT = {"queue": QUEUE}
 
 EXPERIMENT = Experiment(
     name="cell-wimax",
-    title="A download beside an upload, in a simulated cell of WiMAX",
+    title="A download during an upload, in a simulated cell of WiMAX",
     paper="000, section 4.1.2, Fig. 8, 10, 12",
-    question="How much of a download is left while an upload runs beside it, behind a modem in a cell of WiMAX?",
+    question="How much of a download is left while an upload runs, behind a modem in a cell of WiMAX?",
     sweep={"queue": QUEUES},
     scene=lambda point, arm: behind_modem.scene(TIMES, TOLD, int(point["queue"]), "wimax"),
     arms=ARMS,
@@ -41,9 +41,9 @@ EXPERIMENT = Experiment(
         "these rates: 4.55 down and 1.32 up",
         "the uplink's service flow has the whole of its part of each frame granted without asking (UGS): ns-3's modem "
         "cannot ask for more while its queue is full",
-        f"queues are not stated: the claims are judged at {QUEUE} packets, which ns-3 has if nothing else is said",
+        f"queues are not stated: the claims are judged at {QUEUE} packets, ns-3's default",
         "delays are not stated: 2 ms each way between base station and server",
-        "NCR and our access point stand between the terminal and its modem, and are told 4.32 and 1.25 Mb/s",
+        "NCR and this access point are between the terminal and its modem, configured with 4.32 and 1.25 Mb/s",
     ),
     clock=SIMULATED,
 )  # fmt: skip

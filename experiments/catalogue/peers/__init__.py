@@ -19,9 +19,9 @@ PEER_ARMS = (
 )
 QUICK_ARMS = ("fifo", "cake-ack-filter", "ours")  # without peers that are much like others: peers-testbed has them
 FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
-OUR_ARM = Arm("ours", "our access point", "ours", OURS)
+OUR_ARM = Arm("ours", "this access point", "ours", OURS)
 DIFFERENCES = (
-    "the peers' lab has half of the round trip on each host's way out (netem), ours behind the queues",
+    "the peers' lab has half of the round trip on each host's egress (netem), apswitch behind its queues",
     "where the running kernel has no cake, fq_codel and netem, every arm runs in a user-mode kernel with one CPU",
 )
 
@@ -46,12 +46,12 @@ def goals_beside_cake() -> tuple[Goal, Goal]:
     """Goals for download and upload: each at least as fast as behind CAKE with its ACK filter."""
     return (
         Goal(
-            "beaten", "ours keeps at least the download of CAKE with its ACK filter: {value} of it (at least {limit})",
+            "the download is at least that of CAKE with its ACK filter: {value} of it (at least {limit})",
             lambda medians: medians("download_during", "ours") / medians("download_during", "cake-ack-filter"),
             at_least=1.0, shown="{:.1%}",
         ),
         Goal(
-            "beaten", "and its upload: {value} of it (at least {limit})",
+            "the upload is at least that of CAKE with its ACK filter: {value} of it (at least {limit})",
             lambda medians: medians("upload_during", "ours") / medians("upload_during", "cake-ack-filter"),
             at_least=1.0, shown="{:.1%}",
         ),

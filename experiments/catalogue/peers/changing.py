@@ -12,7 +12,7 @@ SECONDS, SETTLED = 60, 5
 TESTBED = PROFILES["testbed"]
 LINKS = ("hspa", "rate-steps")
 CAKE = "cake-ack-filter"
-LEARNS = Arm("ours-auto", "our access point, told no rates", "ours", OURS, options={"capacity": "auto"})
+LEARNS = Arm("ours-auto", "this access point, without configured rates", "ours", OURS, options={"capacity": "auto"})
 
 
 def _scene(point: Point, arm: Arm) -> AccessPoint:
@@ -32,7 +32,7 @@ ONE_TRACE = (
 
 def _against_cake(name: str, measure: str, text: str) -> Goal:
     return Goal(
-        "beaten", f"{name}: {text} at least that of CAKE with its ACK filter: {{value}} of it",
+        f"{name}: {text} at least that of CAKE with its ACK filter: {{value}} of it",
         lambda medians: medians(measure, LEARNS.name, link=name) / medians(measure, CAKE, link=name),
         at_least=1.0, shown="{:.1%}", why=ONE_TRACE if (name, measure) == ("hspa", "download") else "",
     )  # fmt: skip
@@ -41,7 +41,7 @@ def _against_cake(name: str, measure: str, text: str) -> Goal:
 def _goals(name: str) -> tuple[Goal, ...]:
     return (
         Goal(
-            "beaten", f"{name}: ping's p99 is {{value}} of CAKE's with its ACK filter (at most {{limit}})",
+            f"{name}: ping's p99 is {{value}} of CAKE's with its ACK filter (at most {{limit}})",
             lambda medians: medians("ping_p99", LEARNS.name, link=name) / medians("ping_p99", CAKE, link=name),
             at_most=0.5, shown="{:.0%}", why=ONE_TRACE if name == "hspa" else "",
         ),
@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
     name="changing",
     title="A download and an upload on links whose rates change",
     paper="none: the effects of docs/effects.md on both links",
-    question="Who shapes at a fixed rate is right on average only: what does that cost, in delay and in throughput?",
+    question="What does shaping at a fixed rate, which is right on average only, cost in delay and throughput?",
     scene=_scene,
     arms=(FIFO, *PEER_ARMS, OUR_ARM, LEARNS),
     measures=(
@@ -81,7 +81,7 @@ EXPERIMENT = Experiment(
     differences=(
         *DIFFERENCES,
         "each repeat's links follow a trace from its own seed, the same for all arms",
-        "the peers shape at the mean rate of the very trace that is played, and so `ours` is told; `ours-auto` learns",
+        "the peers shape at the mean rate of the trace; `ours` is configured with it, `ours-auto` learns",
         "behind the peers the link has a queue of its own, as long as the switch's; the switch's queues are the link's",
         "hspa: 14 and 1 Mb/s are the means; rate-steps: they are the highest rates",
     ),

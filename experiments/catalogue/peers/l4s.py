@@ -80,7 +80,7 @@ def _queue_p99(raw: Raw) -> float | None:
 
 EXPERIMENT = Experiment(
     name="l4s",
-    title="An upload in the manner of L4S beside a classic one",
+    title="An upload in the manner of L4S and a classic one",
     paper="none: RFC 9331, section 4.3, on coexistence",
     question="Does a scalable sender, whose window gives way by as much as was marked, push a classic one aside?",
     scene=AccessPoint(
@@ -106,15 +106,15 @@ EXPERIMENT = Experiment(
     ),
     goals=(
         Goal(
-            "met", "ours leaves the classic sender what a plain FIFO does: {value} times it (at least {limit})",
+            "this access point leaves the classic sender what a plain FIFO does: {value} times it (at least {limit})",
             lambda medians: medians("classic", "ours") / medians("classic", "fifo"), at_least=1.0,
         ),
         Goal(
-            "beaten", "ours shares the uplink between them: Jain's index {value} (at least {limit})",
+            "this access point shares the uplink between them: Jain's index {value} (at least {limit})",
             lambda medians: medians("fair", "ours"), at_least=0.95,
         ),
         Goal(
-            "beaten", "the scalable sender's segments wait {value} (p99, at most {limit}: two frames)",
+            "the scalable sender's segments wait {value} (p99, at most {limit}: two frames)",
             lambda medians: medians("queue_p99", "ours"), at_most=2 * FRAME, shown="{:.1f} ms",
             why="DCTCP sends at once what an ACK allows, two segments or more, which wait for each other and for the "
             "frame on the wire (read, not measured apart)",
@@ -122,8 +122,8 @@ EXPERIMENT = Experiment(
     ),
     figures=(
         Timeline("throughput", "Throughput over time.", ("scalable", "classic")),
-        Bars("rates", "What each sender gets.", ("scalable", "classic"), "throughput (Mb/s)"),
-        Bars("ping", "Ping beside both; the empty links take 20 ms.", ("ping_mean",), "round trip (ms)", log=True),
+        Bars("rates", "Throughput of each sender.", ("scalable", "classic"), "throughput (Mb/s)"),
+        Bars("ping", "Ping under load; the empty links take 20 ms.", ("ping_mean",), "round trip (ms)", log=True),
     ),
     repeats=5,
     quick=Quick(seconds=20, arms=QUICK_ARMS),

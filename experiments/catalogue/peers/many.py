@@ -41,21 +41,21 @@ UNEVEN = {
 def _goals(number: int) -> tuple[Goal, ...]:
     return (
         Goal(
-            "beaten", f"beside {number} uploads ours keeps {{value}} of the download (at least {{limit}})",
+            f"during {number} uploads this access point keeps {{value}} of the download (at least {{limit}})",
             lambda medians: medians("download_during", "ours", uploads=number)
             / medians("download_alone", "ours", uploads=number),
             at_least=0.98, shown="{:.1%}",
         ),
         Goal(
-            "beaten", f"{number} uploads together get {{value}} (at least {{limit}})",
+            f"{number} uploads together get {{value}} (at least {{limit}})",
             lambda medians: medians("uploads", "ours", uploads=number), at_least=0.75, shown="{:.2f} Mb/s",
         ),
         Goal(
-            "beaten", f"beside {number} uploads half of the pings take at most {{value}} (at most {{limit}})",
+            f"during {number} uploads half of the pings take at most {{value}} (at most {{limit}})",
             lambda medians: medians("ping_p50", "ours", uploads=number), at_most=15.0, shown="{:.1f} ms",
         ),
         Goal(
-            "beaten", f"{number} uploads share evenly: Jain's index {{value}} (at least {{limit}})",
+            f"{number} uploads share evenly: Jain's index {{value}} (at least {{limit}})",
             lambda medians: medians("fair", "ours", uploads=number), at_least=0.9, why=UNEVEN[number],
         ),
     )  # fmt: skip
@@ -71,7 +71,7 @@ def _share(start: float) -> Of:
 
 MANY = Experiment(
     name="many",
-    title="A download beside many uploads",
+    title="A download during many uploads",
     paper="none: the traffic of 000, sections 2 and 4.5, with more uploads",
     question="What do 32 and 200 uploads leave of one download, how evenly do they share, and how long does a sparse "
     "flow take?",
@@ -79,19 +79,19 @@ MANY = Experiment(
     arms=(FIFO, *PEER_ARMS, OUR_ARM),
     measures=(
         Measure("download_alone", "Mb/s", "download, before the uploads", rate("download", 0, UP)),
-        Measure("download_during", "Mb/s", "download beside the uploads", rate("download", UP)),
+        Measure("download_during", "Mb/s", "download during the uploads", rate("download", UP)),
         Measure("uploads", "Mb/s", "uploads together", rate(NAMES, UP)),
         Measure("fair", "", "Jain's index of the uploads", jain(NAMES, UP, quantity="stream_mbps")),
-        Measure("ping_p50", "ms", "ping beside all, median", quantile("ping_ms", 0.5, UP), "{:.1f}"),
-        Measure("ping_mean", "ms", "ping beside all, mean", mean("ping_ms", UP), "{:.1f}"),
+        Measure("ping_p50", "ms", "ping under load, median", quantile("ping_ms", 0.5, UP), "{:.1f}"),
+        Measure("ping_mean", "ms", "ping under load, mean", mean("ping_ms", UP), "{:.1f}"),
         ping_added(UP),
     ),
     sweep={"uploads": STREAMS},
     goals=tuple(goal for number in STREAMS for goal in _goals(number)),
     figures=(
-        Curves("kept", "What is left of the download.", "download_during", "uploads", "uploads", "throughput (Mb/s)"),
-        Curves("together", "What the uploads get together.", "uploads", "uploads", "uploads", "throughput (Mb/s)"),
-        Curves("ping", "Ping beside all of them.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
+        Curves("kept", "Throughput of the download.", "download_during", "uploads", "uploads", "throughput (Mb/s)"),
+        Curves("together", "Throughput of all uploads together.", "uploads", "uploads", "uploads", "throughput (Mb/s)"),
+        Curves("ping", "Ping during the uploads.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
     ),
     repeats=5,
     quick=Quick(seconds=18, arms=("ours",)),
@@ -101,7 +101,7 @@ MANY = Experiment(
 
 HOSTS = Experiment(
     name="hosts",
-    title="A station with one upload beside one with 32",
+    title="A station with one upload and one with 32",
     paper="none: what CAKE calls isolation of hosts (triple-isolate)",
     question="Does a station get more of the uplink by opening more connections?",
     scene=AccessPoint(
@@ -121,19 +121,19 @@ HOSTS = Experiment(
     ),
     goals=(
         Goal(
-            "beaten", "the station with one upload has {value} of what both send (at least {limit})",
+            "the station with one upload has {value} of what both send (at least {limit})",
             lambda medians: medians("share", "ours"), at_least=0.45,
             why="no window falls below two segments: 32 of them hold the queue whatever is fed back, and strict "
             "priorities cannot serve stations in turn",
         ),
         Goal(
-            "beaten", "and no more than its half: {value} (at most {limit})",
+            "the station with one upload has no more than its half: {value} (at most {limit})",
             lambda medians: medians("share", "ours"), at_most=0.55,
         ),
     ),
     figures=(
         Timeline("throughput", "Throughput over time.", ("one", "uploads1")),
-        Bars("rates", "What each station gets.", ("one", "uploads"), "throughput (Mb/s)"),
+        Bars("rates", "Throughput of each station.", ("one", "uploads"), "throughput (Mb/s)"),
     ),
     repeats=5,
     quick=Quick(seconds=18, arms=QUICK_ARMS),

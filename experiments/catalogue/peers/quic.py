@@ -49,18 +49,18 @@ class Files:
 
 EXPERIMENT = Experiment(
     name="quic",
-    title="Files over QUIC beside an upload",
+    title="Files over QUIC during an upload",
     paper="none: the traffic of 000, sections 2 and 4.5, over QUIC (RFC 9000) and HTTP/3 (RFC 9114)",
-    question="What do a download over QUIC, whose ACKs nobody can read, and a TCP upload leave each other?",
+    question="How much do a download over QUIC, whose ACKs are encrypted, and a TCP upload leave each other?",
     scene=AccessPoint(
         PROFILES["testbed"], SECONDS, (Files("download"), Flow("upload", "up", UP, DOWN_AGAIN)), peers=PEERS
     ),
     arms=(FIFO, *PEER_ARMS, OUR_ARM),
     measures=(
         Measure("download_alone", "Mb/s", "files, before the upload", rate("download", 0, UP)),
-        Measure("download_during", "Mb/s", "files beside the upload", rate("download", UP, DOWN_AGAIN)),
+        Measure("download_during", "Mb/s", "files during the upload", rate("download", UP, DOWN_AGAIN)),
         Measure("upload_during", "Mb/s", "upload", rate("upload", UP, DOWN_AGAIN)),
-        Measure("ping_mean", "ms", "ping beside both, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
+        Measure("ping_mean", "ms", "ping under load, mean", mean("ping_ms", UP, DOWN_AGAIN), "{:.1f}"),
         ping_added(UP, DOWN_AGAIN),
     ),
     goals=goals_beside_cake(),

@@ -80,7 +80,7 @@ EXPERIMENT = Experiment(
     repeats=10,
     quick=Quick(seconds=12),
     differences=(
-        "the access points are our gate with the buffers of Table I, rounded to packets",
+        "the access points are the gate with the buffers of Table I, rounded to packets",
         "which access point took which batch the paper does not say; the three are dealt out here",
     ),
 )  # fmt: skip

@@ -28,8 +28,8 @@ DIFFERENCES = (
     "the cell is ns-3's 802.11g (Yans) of 0.3 m at a fixed 54 Mb/s without noise: the paper's simulation, and not its "
     "terminals, which differ and lose bursts",
     "terminals are ns-3's Reno with SACK behind a FIFO of 1000 packets, and their windows have at most 1 MiB, which is "
-    "less: hosts lose no data of their own, as the paper says of its simulation; it does not state the windows' limit",
-    "the law of QoS-TCP is not in the text: how it gives way is ours (docs/hosts/cc.md)",
+    "less: hosts lose no data of their own, as in the paper's simulation; the paper does not state the windows' limit",
+    "the law of QoS-TCP is not in the text: how it gives way is this project's choice (docs/hosts/cc.md)",
     "length and repeats of the paper's runs are not stated, but for Fig. 6",
 )
 
@@ -87,7 +87,7 @@ MEASURES = (
     Measure("unlucky", "1", "terminals below 0.1 of the fair share", unlucky, "{:.1f}"),
 )
 PLAIN_ARM = Arm("plain", "Reno, bridge", "plain", ecn=False)
-OURS_ARM = Arm("ours", "our access point, Reno", "ours", OURS, options={"uplink_mbps": MAX_THROUGHPUT})
+OURS_ARM = Arm("ours", "this access point, Reno", "ours", OURS, options={"uplink_mbps": MAX_THROUGHPUT})
 
 
 UNLUCKY = Experiment(
@@ -116,7 +116,7 @@ UNLUCKY = Experiment(
 )
 WINDOWS = Experiment(
     name="cell-windows",
-    title="What paper 004 does not state: how large windows get",
+    title="Left open by Ando et al.: how large windows get",
     paper="004, section IV.A.2 and IV.B.2",
     question="How much of who gets almost nothing hangs on the limit of TCP's windows?",
     sweep={"terminals": (4, 5, 6, 7, 10), "window": (64 << 10, 128 << 10, 256 << 10, 1 << 20)},
@@ -132,7 +132,7 @@ WINDOWS = Experiment(
     ),
     repeats=10,
     quick=Quick(seconds=12, sweep={"terminals": (4, 5, 10), "window": (64 << 10, 128 << 10, 256 << 10)}),
-    differences=(*DIFFERENCES, "windows of 1 MiB are on the page of cell-unlucky; Fig. 6 is a picture in our source"),
+    differences=(*DIFFERENCES, "windows of 1 MiB are on the page of cell-unlucky; Fig. 6 is a picture in the source"),
     clock=SIMULATED,
     apart=True,
 )  # fmt: skip
@@ -152,7 +152,7 @@ TARGETED = Experiment(
         ),
         Arm(
             "ours",
-            "our access point, TCP-AV and three of Reno",
+            "this access point, TCP-AV and three of Reno",
             "ours",
             OURS,
             options={"first": QOS, "terminals": 1 + OTHERS, "uplink_mbps": MAX_THROUGHPUT},
@@ -170,7 +170,7 @@ TARGETED = Experiment(
     ),
     repeats=10,
     quick=Quick(seconds=12, arms=("two", "qos", "ours"), sweep={"buffer": (37, 135, 284)}),
-    differences=(*DIFFERENCES, "Fig. 2 and 3 are pictures in our source: their values are not known"),
+    differences=(*DIFFERENCES, "Fig. 2 and 3 are pictures in the source: their values are not known"),
     clock=SIMULATED,
     apart=True,
 )
