@@ -223,7 +223,7 @@ def test_slow_client_loses_packets_and_gets_their_number(lab: Lab, primary: Clie
             received, lost = received + 1, packet.lost
             lab.request(READ_CELL, 1)  # the number comes with the next packet
             time.sleep(0.02)
-        assert lost and MAX_WAITING <= received
+        assert lost and received >= MAX_WAITING
         call.cancel()
     assert eventually(lambda: "trace ended: closed by the client; " in lab.log.read_text())
     assert eventually(lambda: quick.read_text().count('"packet":') > received), "another client loses nothing by it"
