@@ -303,6 +303,7 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/ns3.md", "#include"): elsewhere("topologies/tests/test_ns3.py", "```cpp"),
     ("docs/ns3.md", "down "): elsewhere("topologies/tests/test_ns3.py", "It prints"),
     ("docs/switch/explain.md", "    table"): story,
+    ("docs/switch/trace.md", "$ apswitch"): elsewhere("switch/tests/test_trace.py", "docs/switch/trace.md"),
     ("docs/switch/library.md", "#include"): elsewhere("switch/tests/test_simulation.py", "```c"),
     ("docs/switch/library.md", "1.0 s"): elsewhere("switch/tests/test_simulation.py", "It prints"),
     ("docs/switch/bmv2.md", "simple_switch_grpc"): bmv2_options,

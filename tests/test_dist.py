@@ -171,7 +171,8 @@ there > /before
 dpkg -i --force-depends /packages/*.deb >/dev/null 2>&1
 apswitch --version; simple_switch_grpc --version; hosts --version; batcp --version; apctl --help | head -1
 cd /usr/share/man
-for page in man1/apswitch.1 man1/apswitch-explain.1 man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do
+for page in man1/apswitch.1 man1/apswitch-explain.1 man1/apswitch-trace.1 \\
+    man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do
     gzip -dc $page.gz | grep -c '^.SH'
 done
 cd /opt/access-point && .venv/bin/python -c 'import accesspoint.controller.app, sys; print(sys.prefix)'
@@ -211,7 +212,7 @@ def test_packages_are_installed_and_purged_without_a_trace(tmp_path: Path) -> No
     lines = done.stdout.splitlines()
     names = [f"{name} {VERSION}" for name in ("apswitch", "apswitch", "hosts", "batcp")]
     assert lines[:5] == [*names, "Usage: apctl [OPTIONS] COMMAND [ARGS]..."]
-    assert all(int(number) >= 2 for number in lines[5:11]), "every manual page has sections"
-    assert lines[11] == "/opt/access-point/.venv"
+    assert all(int(number) >= 2 for number in lines[5:12]), "every manual page has sections"
+    assert lines[12] == "/opt/access-point/.venv"
     assert {"access-point-controller.service", "access-point-switch.service"} <= set(lines)
     assert not [line for line in lines if line.startswith((">", "<"))], "something is left, or missing"

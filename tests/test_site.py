@@ -41,6 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("reference/rest.html", "/api/v1/access-points/{name}/flows"),
         ("reference/commands.html", "apctl get"),
         ("reference/commands.html", "apswitch explain"),
+        ("reference/commands.html", "apswitch trace"),
         ("reference/p4.html", "port_feedback"),
         ("reference/python.html", "rest_token"),
         ("decisions/0001-ack-memory.html", "generation"),

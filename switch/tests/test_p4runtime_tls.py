@@ -179,14 +179,15 @@ def test_new_certificates_are_taken_over_while_it_serves(authority: Authority, t
 def test_health_and_reflection(entities: Program) -> None:
     with switch() as address, grpc.insecure_channel(address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        for service in (b"", b"p4.v1.P4Runtime", b"gnmi.gNMI"):
+        for service in (b"", b"p4.v1.P4Runtime", b"gnmi.gNMI", b"apswitch.trace.v1.Trace"):
             request = bytes([0x0A, len(service)]) + service if service else b""
             assert check(request, timeout=WAIT) == b"\x08\x01"  # SERVING
         assert code_of(lambda: check(b"\x0a\x01x", timeout=WAIT)) == grpc.StatusCode.NOT_FOUND
         for version in ("v1", "v1alpha"):
             info = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
             listed = next(info(iter([b"\x3a\x00"]), timeout=WAIT))  # list_services
-            assert all(name in listed for name in (b"p4.v1.P4Runtime", b"gnmi.gNMI", b"grpc.health.v1.Health"))
+            services = (b"p4.v1.P4Runtime", b"gnmi.gNMI", b"apswitch.trace.v1.Trace", b"grpc.health.v1.Health")
+            assert all(name in listed for name in services)
             symbol = b"p4.v1.WriteRequest"
             file = next(info(iter([bytes([0x22, len(symbol)]) + symbol]), timeout=WAIT))
             assert b"p4/v1/p4runtime.proto" in file and b"updates" in file

@@ -12,7 +12,7 @@ import pytest
 
 from accesspoint.checks.harness.apswitch import BINARY, ROOT
 
-SUBCOMMANDS = ("explain", "completions", "man")
+SUBCOMMANDS = ("explain", "trace", "completions", "man")
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,9 @@ def test_man_shows_the_page_without_a_warning(words: tuple[str, ...], tmp_path: 
 def test_an_unknown_page_is_named() -> None:
     done = subprocess.run([BINARY, "man", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "apswitch man: there is no subcommand `nothing`: name one of explain, completions, man\n"
+    assert (
+        done.stderr == "apswitch man: there is no subcommand `nothing`: name one of explain, trace, completions, man\n"
+    )
 
 
 @pytest.mark.parametrize(

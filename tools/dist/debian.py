@@ -40,7 +40,7 @@ def switch(to: Path, version: str, programs: Mapping[str, Path]) -> None:
     """The switch, also under BMv2's name, its manual pages, and what shells complete."""
     program = put(to / "usr/bin/apswitch", programs["apswitch"].read_bytes(), 0o755)
     link(to / "usr/bin/simple_switch_grpc", "apswitch")
-    for page in ("", "explain", "completions", "man"):
+    for page in ("", "explain", "trace", "completions", "man"):
         name = f"apswitch-{page}" if page else "apswitch"
         put_packed(to / f"usr/share/man/man1/{name}.1.gz", said(program, "man", *([page] if page else [])))
     for shell, place in {

@@ -119,7 +119,7 @@ def commands() -> str:
         (experiments, "python -m accesspoint.experiments"),
     ):
         text += [f"## `{prog}`", "```text\n" + usage(parse) + "\n```"]
-    for words in ((), ("explain",)):
+    for words in ((), ("explain",), ("trace",)):
         text += [f"## `{' '.join(('apswitch', *words))}`", f"```text\n{own_help(APSWITCH, *words)}\n```"]
     return joined(text)
 

@@ -16,6 +16,7 @@ from accesspoint.topologies import requirements
 from accesspoint.topologies.links.mininet_words import link_model
 from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
+from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
 from accesspoint.topologies.processes import last_lines, run
 from accesspoint.topologies.requirements import LabError
@@ -44,6 +45,8 @@ class P4Switch(ApSwitch):
         cpu_port: number of the port of packet-in and packet-out.
         grpc_port: TCP port of P4Runtime and gNMI on 127.0.0.1; None: 9559, or any other that is free.
         pcap: a folder that takes what each port carries.
+        trace: a file that takes every packet's path as a line of JSON (`apswitch trace --json`), as far as its rate
+            allows; True: NAME.trace.json in `directory`. It needs `json`.
         log_level: trace, debug, info, warn, error or off; None: info.
         directory: takes the log; None: a temporary folder, which goes when the switch stops.
     """
@@ -60,6 +63,7 @@ class P4Switch(ApSwitch):
         cpu_port: int = CPU_PORT,
         grpc_port: int | None = None,
         pcap: Path | str | None = None,
+        trace: Path | str | bool | None = None,
         log_level: str | None = None,
         directory: Path | str | None = None,
         **params: Any,
@@ -71,12 +75,15 @@ class P4Switch(ApSwitch):
         self.json, self.p4info = _file(name, "json", json), _file(name, "p4info", p4info)
         self.pcap = Path(pcap).resolve() if pcap else None
         self.switch_config = _file(name, "switch_config", switch_config)
-        if (self.p4info or self.switch_config) and not self.json:
-            raise LabError(f"{name}: p4info= and switch_config= need the program: give json=, too")
+        if (self.p4info or self.switch_config or trace) and not self.json:
+            raise LabError(f"{name}: p4info=, switch_config= and trace= need the program: give json=, too")
         self.cpu_port = cpu_port
         self.log_level = log_level
         self._scratch = None if directory else ScratchFolder(f"{name}-")
         self.directory = self._scratch.path if self._scratch else Path(str(directory))
+        given = self.directory / f"{name}.trace.json" if trace is True else trace
+        self.trace = Path(given).resolve() if given else None
+        self._tracer: subprocess.Popen[bytes] | None = None
         self._detached: set[Any] = set()
         self._claims = PortClaims()
         use = f"{name}: grpc_port"
@@ -100,10 +107,12 @@ class P4Switch(ApSwitch):
 
     def start(self, controllers: list[Any]) -> None:
         """Starts the switch and returns once it runs. Mininet's controllers have no part in it. Raises LabError."""
-        for folder in filter(None, (self.directory, self.pcap)):
+        for folder in filter(None, (self.directory, self.pcap, self.trace and self.trace.parent)):
             folder.mkdir(parents=True, exist_ok=True)
         try:
             super().start(controllers)
+            if self.trace:
+                self._start_trace(self.trace)
             if self.p4info or self.switch_config:
                 options = ["--p4info", str(self.p4info)] if self.p4info else []
                 options += ["--commands", str(self.switch_config)] if self.switch_config else []
@@ -151,7 +160,23 @@ class P4Switch(ApSwitch):
             self.client("remove", intf.name)
         self._detached.add(intf)
 
+    def _start_trace(self, file: Path) -> None:
+        """Trace to a file; returns once it does. Raises LabError."""
+        with file.open("wb") as out:
+            self._tracer = subprocess.Popen(
+                self.inside(self.target.binary(), "trace", "--address", self.grpc, "--json"),
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True,
+                preexec_fn=end_with_parent,
+            )  # fmt: skip
+        assert self._tracer.stderr
+        line = self._tracer.stderr.readline().decode().strip()
+        if not line.startswith("tracing "):
+            raise LabError(f"{self.name}: trace: {line.removeprefix('apswitch trace: ')}")
+
     def stop(self, deleteIntfs: bool = True) -> None:
+        if self._tracer:
+            tracer, self._tracer = self._tracer, None
+            stop_process(tracer)
         super().stop(deleteIntfs)
         if deleteIntfs:  # else it may start again
             self._claims.release()

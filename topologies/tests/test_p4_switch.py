@@ -83,6 +83,7 @@ net.start()
             "for n in (1, 2): net.addSwitch(f'ap{n}', cls=AccessPoint, rest_port=8080)",
             "ap2: rest_port: TCP port 8080 is taken: give another one",
         ),
+        ("net.addSwitch('s1', cls=P4Switch, trace=True)", "s1: p4info=, switch_config= and trace= need the program: "),
         ("switch(log_level='loud'); net.start()", "s1: the switch did not start: "),
     ],
 )
@@ -91,6 +92,28 @@ def test_p4_switch_bad_input_gets_one_line(start: Start, body: str, message: str
     assert f"LabError: {message}" in output
     (line,) = [line for line in output.splitlines() if line.startswith("LabError: ")]
     assert "Traceback" not in output and len(line) < 300
+
+
+def test_p4_switch_trace_has_each_packet_as_a_line_of_json(start: Start) -> None:
+    output = played(
+        start,
+        """
+import json
+s1 = switch(trace=True)
+hosts({}, {}, to=s1)
+net.start()
+ping()
+ports = set()
+for _ in range(100):
+    time.sleep(0.1)
+    whole = s1.trace.read_text().rpartition("\\n")[0].splitlines()
+    ports |= {event["port"] for line in whole for event in json.loads(line)["events"] if event["event"] == "received"}
+    if len(ports) == 2:
+        break
+print("traced", sorted(ports), s1.trace.name)
+""",
+    )
+    assert "traced [1, 2] s1.trace.json" in output, output
 
 
 def test_p4_switch_link_attached_and_detached_while_it_runs(start: Start) -> None:

@@ -132,7 +132,7 @@ GROUPS = {
         switching,
     ),
     "memory": Group(("memory_mb", "memory_mb_of_beside"), memory),
-    "pipeline": Group(("memory_mpps", "compiled_of_interpreter", "load_ms"), program_alone),
+    "pipeline": Group(("memory_mpps", "compiled_of_interpreter", "trace_watched", "load_ms"), program_alone),
     "p4runtime": Group(
         tuple(f"{row}{of}" for of in ("", "_of_beside")
               for row in ("inserts_per_s", "modify_200_ms", "read_1000_ms", "million_mb")),

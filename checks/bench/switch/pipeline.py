@@ -28,15 +28,20 @@ def measure() -> Measured:
         raise LabError(f"`{' '.join(command)}` failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}")
     criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "criterion"
     batch = 64
-    packet = {
-        name: nanoseconds(criterion / "pipeline", name) / batch for name in ("1_flow", "1000_flows", "65536_flows")
-    }
+    names = ("1_flow", "1000_flows", "1000_flows_traced", "65536_flows")
+    packet = {name: nanoseconds(criterion / "pipeline", name) / batch for name in names}
     reference = nanoseconds(criterion / "pipeline", "1_flow_reference")
     load = nanoseconds(criterion, "load") / 1e6
     rows = [
         Row("memory_mpps", "million packets/s of one core without ports, 1000 flows", 1e3 / packet["1000_flows"], 3),
         Row(
             "compiled_of_interpreter", "times the reference interpreter's rate, 1 flow", reference / packet["1_flow"], 8
+        ),
+        Row(
+            "trace_watched",
+            "that rate while a client traces one of the flows by two fields, of the rate without",
+            packet["1000_flows"] / packet["1000_flows_traced"],
+            0.5,
         ),
         Row("load_ms", "from the program's JSON to native code, ms", load),
     ]

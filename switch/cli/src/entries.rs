@@ -137,13 +137,17 @@ fn narrow<T: TryFrom<u64>>(value: &Value) -> Result<T> {
 
 /// 5, "5", "0x1f", "10.0.1.1", "2001:db8::1", "08:00:00:00:01:11"; also as a list of one.
 fn number(json: &Json) -> Result<Value> {
-    let text = match json {
-        Json::Number(number) => number.to_string(),
-        Json::String(text) => text.clone(),
-        Json::Array(list) if list.len() == 1 => return number(&list[0]),
-        Json::Null => return Err("is missing".into()),
-        _ => return Err(format!("{json} is not a value")),
-    };
+    match json {
+        Json::Number(number) => value(&number.to_string()),
+        Json::String(text) => value(text),
+        Json::Array(list) if list.len() == 1 => number(&list[0]),
+        Json::Null => Err("is missing".into()),
+        _ => Err(format!("{json} is not a value")),
+    }
+}
+
+/// A number, or an address of IPv4, IPv6 or Ethernet.
+pub fn value(text: &str) -> Result<Value> {
     let hex = |digits: &str| Value::parse(digits, 16);
     let value = match text.strip_prefix("0x") {
         Some(digits) => hex(digits),
@@ -151,7 +155,7 @@ fn number(json: &Json) -> Result<Value> {
         None => match text.parse() {
             Ok(IpAddr::V4(address)) => Some(address.to_bits().into()),
             Ok(IpAddr::V6(address)) => Some(address.to_bits().into()),
-            Err(_) => Value::parse(&text, 10),
+            Err(_) => Value::parse(text, 10),
         },
     };
     value.ok_or_else(|| format!("`{text}` is not a number, an address or 0x.."))

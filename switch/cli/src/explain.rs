@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `apswitch explain`: what a program does to the packets of a file, explained step by step.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,17 +53,39 @@ pub struct Options {
 
     /// Print only this packet, counted from 1; those before it are processed silently
     #[arg(long, value_name = "N")]
-    packet: Option<usize>,
+    packet: Option<u64>,
 
     /// One JSON object for each packet instead of words
     #[arg(long)]
     json: bool,
 }
 
+/// A packet and its steps; shown in words.
 #[derive(Serialize)]
-struct ExplainedPacket {
-    packet: usize,
-    events: Vec<Event>,
+pub struct ExplainedPacket {
+    /// Counted from 1.
+    pub packet: u64,
+    /// ns since the Unix epoch, of a packet that a running switch received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<i64>,
+    pub events: Vec<Event>,
+}
+
+impl ExplainedPacket {
+    /// Returns the words, or an object of JSON in one line; both with the end of the line.
+    pub fn render(&self, json: bool) -> String {
+        match json {
+            true => serde_json::to_string(self).expect("events have names as keys") + "\n",
+            false => format!("{self}\n"),
+        }
+    }
+}
+
+impl fmt::Display for ExplainedPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "packet {}: ", self.packet)?;
+        self.events.iter().try_for_each(|event| writeln!(f, "{event}"))
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -93,33 +116,22 @@ pub fn run(options: &Options) -> Result<(), String> {
     reference.start_trace();
 
     let records = read_pcap(&options.packets)?;
-    let count = records.len();
+    let count = records.len() as u64;
     if let Some(wanted) = options.packet.filter(|wanted| !(1..=count).contains(wanted)) {
         return Err(format!("--packet {wanted}: {} holds {count} packets", options.packets.display()));
     }
     let first = records.first().map_or(0, |record| record.time);
     let mut out = io::stdout().lock();
-    for (index, record) in records.into_iter().enumerate() {
+    for (packet, record) in (1..).zip(records) {
         reference.receive(options.port, &record.frame, record.time.saturating_sub(first));
-        let explained = ExplainedPacket { packet: index + 1, events: reference.take_trace() };
-        if options.packet.is_some_and(|wanted| wanted != explained.packet) {
+        let explained = ExplainedPacket { packet, time_ns: None, events: reference.take_trace() };
+        if options.packet.is_some_and(|wanted| wanted != packet) {
             continue;
         }
-        match print(&mut out, &explained, options.json) {
+        match out.write_all(explained.render(options.json).as_bytes()) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other.map_err(|e| e.to_string())?,
         }
     }
     Ok(())
-}
-
-fn print(out: &mut impl Write, explained: &ExplainedPacket, json: bool) -> io::Result<()> {
-    if json {
-        return writeln!(out, "{}", serde_json::to_string(explained)?);
-    }
-    write!(out, "packet {}: ", explained.packet)?;
-    for event in &explained.events {
-        writeln!(out, "{event}")?;
-    }
-    writeln!(out)
 }

@@ -9,6 +9,7 @@ mod explain;
 mod options;
 mod package;
 mod server;
+mod trace;
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     if let Some(command) = &options.command {
         let done = match command {
             Command::Explain(options) => explain::run(options).map_err(|e| format!("explain: {e}")),
+            Command::Trace(options) => trace::run(options).map_err(|e| format!("trace: {e}")),
             Command::Completions { shell } => package::completions(*shell),
             Command::Man { page } => package::man(page.as_deref()).map_err(|e| format!("man: {e}")),
         };
@@ -104,7 +106,9 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
         Some(path) => {
             let name = path.display();
             let json = std::fs::read(path).map_err(|e| format!("{name}: {e}: give a BMv2 JSON file, or --no-p4"))?;
-            Some(Program::load(&json).map_err(|e| format!("{name}: {e}"))?)
+            let mut program = Program::load(&json).map_err(|e| format!("{name}: {e}"))?;
+            program.source = json.into();
+            Some(program)
         }
         None => None,
     };

@@ -13,6 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::explain;
 use crate::server::Tls;
+use crate::trace;
 
 const AFTER_HELP: &str = "\
 Options may be before or after `--`, where simple_switch_grpc wants its target's.
@@ -120,6 +121,9 @@ pub struct Options {
 pub enum Command {
     /// Explain a packet's path through a program
     Explain(explain::Options),
+
+    /// Explain packets of a running switch as they come
+    Trace(trace::Options),
 
     /// Print what a shell completes after `apswitch`
     Completions {

@@ -11,6 +11,7 @@
 //! | loader | `loader` | BMv2 JSON to instructions, or the name and place of what is not supported |
 //! | traffic manager | `scheduler`, [`link_trace`], [`link`] | rate or recorded rate, queues and their scheduling, delay, jitter and loss of one port |
 //! | counts | [`port`], [`drops`] | what a port and its queues carried; why packets went nowhere |
+//! | trace | [`tap`] | received frames for clients that trace, by port and header fields |
 //! | architecture | [`dataplane_ops`], `digest`, [`v1model`] | between the ports: queues, multicast, clones, resubmission, digests |
 //! | what was written | [`write_api`], `key_codec`, `value_sets`, `profiles`, [`store`] | checks of updates, and the canonical copy of what they wrote |
 //!
@@ -48,6 +49,7 @@ pub mod program;
 mod scheduler;
 pub mod state;
 pub mod store;
+pub mod tap;
 pub mod throttle;
 pub mod v1model;
 mod value;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::jit::Native;
 use crate::program::{MeterUnit, Program, Value};
 use crate::state::code::{Code, FieldRef, TableCode};
-use crate::state::frame::Frame;
+use crate::state::frame::{Frame, PacketState};
 use crate::state::hash::read;
 use crate::state::register::RegisterArray;
 use crate::state::wire::NOT_IN_FRAME;
@@ -77,6 +77,17 @@ impl Machine {
     pub(crate) fn reset(&mut self) {
         self.state.regs[..self.code.phv.len()].copy_from_slice(&self.code.phv);
         self.state.requests = Requests::default();
+    }
+
+    /// Starts a packet that a port received: nothing is known of it but this. `now`: ns.
+    #[inline]
+    pub(crate) fn start(&mut self, port: u16, packet: PacketState, now: u64) {
+        self.reset();
+        let Machine { code, state, .. } = self;
+        state.packet = packet;
+        state.set(code.standard.ingress_port, port as u64);
+        state.set(code.standard.packet_length, packet.length as u64);
+        state.set(code.standard.ingress_global_timestamp, now / 1000);
     }
 
     /// The registers that travel with a packet.

@@ -15,6 +15,7 @@ const MAX_WEIGHT: u32 = 4096;
 
 type Result<T> = std::result::Result<T, UpdateError>;
 
+#[derive(Clone)]
 struct Member {
     slot: u32,
     action: ActionCall,
@@ -22,6 +23,7 @@ struct Member {
     uses: usize,
 }
 
+#[derive(Clone)]
 struct Group {
     slot: u32,
     value: ProfileGroup,
@@ -30,6 +32,7 @@ struct Group {
 }
 
 /// A member of a group by its slot.
+#[derive(Clone)]
 struct Choice {
     slot: u32,
     weight: u32,
@@ -44,7 +47,7 @@ pub struct OneShot {
 }
 
 /// Slots that are free again, and the first that never was used.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Slots {
     free: Vec<u32>,
     next: u32,
@@ -59,6 +62,7 @@ impl Slots {
     }
 }
 
+#[derive(Clone)]
 pub struct ProfileStore {
     /// Index of the profile.
     index: usize,

@@ -7,11 +7,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use thiserror::Error;
 
 use crate::jit::Native;
 pub use crate::jit::check_native_code;
-use crate::state::code::Code;
+use crate::state::code::{Code, FieldRef};
+use crate::state::op::Reg;
 pub use crate::value::Value;
 
 /// Index into [`Program::tables`].
@@ -88,6 +90,16 @@ pub struct FieldInfo {
 pub struct KeyInfo {
     pub field: FieldInfo,
     pub kind: MatchKind,
+}
+
+/// A field of a header on the wire, but for a varbit.
+#[derive(Clone, Debug)]
+pub struct HeaderField {
+    pub header: String,
+    pub name: String,
+    pub(crate) place: FieldRef,
+    /// Register that is 1 while the header is valid.
+    pub(crate) valid: Reg,
 }
 
 #[derive(Clone, Debug)]
@@ -246,6 +258,8 @@ pub struct Program {
     /// For each table, the default action that the program asks for.
     pub defaults: Vec<Option<ActionCall>>,
     pub const_entries: Vec<(TableId, EntryKey, ActionCall)>,
+    /// JSON that the program was loaded from, where its owner keeps it: packets are explained with it.
+    pub source: Bytes,
     pub(crate) code: Arc<Code>,
     /// `None` only while it is being loaded.
     pub(crate) native: Option<Arc<Native>>,

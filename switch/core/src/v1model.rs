@@ -25,6 +25,7 @@ use crate::port::{PortCells, PortNumber, count};
 use crate::program::{DigestId, Value};
 use crate::state::DROP_PORT;
 use crate::state::frame::{Packet, PacketState, Pool};
+use crate::tap::Tap;
 use replication::{MAX_PENDING, PENDING_BUDGET, instance, park};
 
 /// Packets in flight beside those that links hold: more than may wait here, so that there is always memory to receive.
@@ -77,6 +78,8 @@ pub struct Switch {
     outbox: Outbox,
     seed: u64,
     saved_phv: Vec<u64>,
+    /// Clients that trace, of this program.
+    taps: Vec<Tap>,
 }
 
 impl Switch {
@@ -108,6 +111,7 @@ impl Switch {
             outbox,
             seed,
             saved_phv: Vec::new(),
+            taps: Vec::new(),
         };
         switch.number_ports();
         switch
@@ -168,6 +172,7 @@ impl Switch {
         self.returning.drain(..).for_each(|packet| self.pool.give(packet));
         self.groups.clear();
         self.sessions.clear();
+        self.taps.clear();
         self.digests = machine.code.digests.iter().map(|_| None).collect();
         self.machine.replace(machine)
     }
@@ -191,6 +196,32 @@ impl Switch {
         self.machine.is_some()
     }
 
+    /// Adds a client that traces, whose fields are the running program's.
+    pub fn add_tap(&mut self, tap: Tap) {
+        self.taps.push(tap);
+    }
+
+    /// Returns true if a client traces: [`Switch::tap`] is due before [`Switch::receive`].
+    #[inline]
+    pub fn is_tapped(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
+    /// Offers frames that a port has received to the clients that trace. Where headers decide, each frame is parsed for
+    /// that, in addition.
+    pub fn tap(&mut self, port: PortNumber, packets: &[Box<Packet>], now: u64) {
+        self.taps.retain(|tap| !tap.is_closed());
+        let Some(machine) = &mut self.machine else { return };
+        let parses = self.taps.iter().any(|tap| tap.reads_headers(port));
+        for packet in packets.iter().filter(|packet| !packet.frame.is_empty()) {
+            if parses {
+                machine.start(port, PacketState::received(&packet.frame), now);
+                machine.parse(&packet.frame, now);
+            }
+            self.taps.iter_mut().for_each(|tap| tap.offer(port, packet.frame.bytes(), now, &machine.state.regs));
+        }
+    }
+
     /// A frame that a port received.
     #[inline]
     pub fn receive(&mut self, port: PortNumber, mut packet: Box<Packet>, now: u64) {
@@ -199,13 +230,8 @@ impl Switch {
             self.pool.give(packet);
             return;
         };
-        let length = packet.frame.len() as u32;
-        packet.state = PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX };
-        machine.reset();
-        let Machine { code, state, .. } = &mut **machine;
-        state.set(code.standard.ingress_port, port as u64);
-        state.set(code.standard.packet_length, length as u64);
-        state.set(code.standard.ingress_global_timestamp, now / 1000);
+        packet.state = PacketState::received(&packet.frame);
+        machine.start(port, packet.state, now);
         self.ingress(packet, now);
         // Copies leave before what was received later.
         self.replicas(now);
@@ -218,6 +244,9 @@ impl Switch {
             return;
         };
         if packet.frame.set(frame) {
+            if self.is_tapped() {
+                self.tap(port, std::slice::from_ref(&packet), now);
+            }
             self.receive(port, packet, now);
         } else {
             count(&self.drops.no_headroom, 1);

@@ -15,6 +15,7 @@ use apswitch_core::program::Program;
 use apswitch_core::state::Shared;
 use apswitch_core::state::frame::Pool;
 use apswitch_core::store::Store;
+use apswitch_core::tap::{Filter, Tap};
 use apswitch_core::v1model::{Port, Switch};
 use apswitch_reference::{Reference, Setup};
 use common::{CPU_PORT, STATION, UPLINK, ap_entries, ap_json, udp_frame};
@@ -25,6 +26,12 @@ const BATCH: usize = 64;
 /// ns between two batches.
 const INTERVAL: u64 = 1_000_000;
 
+fn program() -> Program {
+    let mut program = Program::load(&ap_json()).unwrap();
+    program.source = ap_json().into();
+    program
+}
+
 /// A switch that runs the program, and the store with its entries; uplink with a link model or without.
 fn switch(flows: u32, link: Option<LinkConfig>) -> (Switch, Store) {
     let (packet_ins, _) = async_channel::bounded(1);
@@ -32,7 +39,7 @@ fn switch(flows: u32, link: Option<LinkConfig>) -> (Switch, Store) {
     let ports = vec![Port::new(STATION, None, 1), Port::new(UPLINK, link, 1)];
     let pool = Pool::new(2048, 4096);
     let mut switch = Switch::new(ports, pool, Some(CPU_PORT), 8, Outbox { packet_ins, digests }, 1);
-    let program = Arc::new(Program::load(&ap_json()).unwrap());
+    let program = Arc::new(program());
     let shared = Arc::new(Shared::new(&program));
     let (mut store, mut changes) = Store::new(program.clone(), shared.clone()).unwrap();
     switch.commit(Box::new(Machine::new(&program, shared, 1)));
@@ -55,13 +62,22 @@ fn cpu_time() -> Duration {
 fn pipeline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pipeline");
     let queued = LinkConfig { rate: Some(1_000_000_000_000), ..Default::default() };
-    for (name, flows, link) in [
-        ("1_flow", 1, None),
-        ("1000_flows", 1000, None),
-        ("65536_flows", 65_536, None),
-        ("1000_flows_queued", 1000, Some(queued)),
+    for (name, flows, link, is_traced) in [
+        ("1_flow", 1, None, false),
+        ("1000_flows", 1000, None, false),
+        ("1000_flows_traced", 1000, None, true),
+        ("65536_flows", 65_536, None, false),
+        ("1000_flows_queued", 1000, Some(queued), false),
     ] {
         let mut switch = switch(flows, link).0;
+        // One flow of all is chosen, and what it has is taken as fast as it may come.
+        let conditions = [("ipv4.dst".into(), 0x0a00_0102u64.into()), ("udp.sport".into(), 10_003u64.into())];
+        let tapped = is_traced.then(|| {
+            let (tap, tapped) = Tap::new(Filter::new(&program(), None, &conditions).unwrap());
+            switch.add_tap(tap);
+            tapped
+        });
+        let mut received = Vec::with_capacity(BATCH);
         let frames = frames(flows);
         let mut frames = frames.iter().cycle();
         let mut now = 0;
@@ -74,8 +90,13 @@ fn pipeline(criterion: &mut Criterion) {
                     for frame in frames.by_ref().take(BATCH) {
                         let mut packet = switch.pool.take().unwrap();
                         packet.frame.set(frame);
-                        switch.receive(STATION, packet, now);
+                        received.push(packet);
                     }
+                    if switch.is_tapped() {
+                        switch.tap(STATION, &received, now);
+                    }
+                    received.drain(..).for_each(|packet| switch.receive(STATION, packet, now));
+                    tapped.iter().for_each(|tapped| while tapped.frames.try_recv().is_ok() {});
                     switch.serve(now + INTERVAL / 2);
                     let mut sent = 0;
                     switch.send(|_, port| sent += port.output.len());

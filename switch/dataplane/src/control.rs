@@ -8,6 +8,7 @@
 mod links;
 mod ports;
 mod reads;
+mod taps;
 mod watch;
 mod writes;
 
@@ -145,6 +146,8 @@ struct Inner {
     packet_outs: Arc<AtomicUsize>,
     store: Mutex<Option<Store>>,
     stage: Mutex<Option<Stage>>,
+    /// Requests that may have changed the store.
+    writes: AtomicU64,
     ports: RwLock<Vec<Arc<PortHandle>>>,
     cpu_port: Option<PortNumber>,
     capture: Option<PathBuf>,
@@ -279,6 +282,7 @@ impl Dataplane {
             packet_outs: Arc::default(),
             store: Mutex::new(None),
             stage: Mutex::new(None),
+            writes: AtomicU64::new(0),
             ports: RwLock::new(handles),
             cpu_port: config.cpu_port,
             capture: config.capture,

@@ -244,6 +244,10 @@ impl Engine {
                     failed.store(false, Relaxed);
                     self.close(old);
                 }
+                Some(Command::Tap { tap, done }) => {
+                    self.switch.add_tap(*tap);
+                    let _ = done.send(());
+                }
                 Some(Command::Links { links, done }) => {
                     self.switch.serve(now);
                     self.switch.set_links(links);
@@ -347,6 +351,9 @@ impl Engine {
         }
         let line = &mut self.lines[port];
         write_capture(&mut line.capture, &line.interface, false, &self.received[..got.packets]);
+        if self.switch.is_tapped() {
+            self.switch.tap(number, &self.received[..got.packets], now);
+        }
         count(&cells.rx_packets, (got.packets - got.too_long) as u64);
         let mut bytes = 0;
         for packet in self.received.drain(..got.packets) {

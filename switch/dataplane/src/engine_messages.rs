@@ -15,6 +15,7 @@ use apswitch_core::link::LinkConfig;
 use apswitch_core::machine::Machine;
 use apswitch_core::port::PortNumber;
 use apswitch_core::store::MovedCounts;
+use apswitch_core::tap::Tap;
 use apswitch_core::v1model::Port;
 use futures_channel::oneshot;
 use nix::errno::Errno;
@@ -80,6 +81,11 @@ pub enum Command {
     Open {
         failed: Arc<AtomicBool>,
         io: Box<dyn PortIo>,
+    },
+    /// A client traces, until the program is replaced. The answer comes when it gets frames.
+    Tap {
+        tap: Box<Tap>,
+        done: oneshot::Sender<()>,
     },
     /// Other link models; all at once. The answer comes when they are in effect.
     Links {

@@ -55,6 +55,7 @@ impl Pipeline {
             Ok(program) => program,
             Err(reason) => return refuse!(InvalidArgument, "p4_device_config: {reason}"),
         };
+        program.source = json;
         for info in &mut program.profiles {
             let is_it = |preamble: &Preamble| preamble.name == info.name;
             let described = p4info.action_profiles.iter().find(|p| p.preamble.as_ref().is_some_and(is_it));

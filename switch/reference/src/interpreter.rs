@@ -10,6 +10,7 @@ use super::hash::Algorithm;
 use super::packet_trace::{Event, show};
 use super::phv::{Bits, Packet, Scope, fit, is_true, low64};
 use super::program::*;
+use super::registers::Registers;
 use super::stacks::{copy_header, copy_stack, copy_union, pop, push};
 use super::tables::{Entries, show as show_key};
 use apswitch_core::dataplane_ops::{CounterValue, MeterConfig};
@@ -47,7 +48,7 @@ pub struct Interpreter {
     pub tables: HashMap<String, Entries>,
     pub counters: Vec<Vec<CounterValue>>,
     pub meters: Vec<Vec<(Option<MeterConfig>, Option<Meter>)>>,
-    pub registers: Vec<Vec<BigInt>>,
+    pub registers: Registers,
     /// Members, field by field.
     pub value_sets: Vec<Vec<Vec<KeyField>>>,
     /// P4's `random`.
@@ -63,7 +64,7 @@ impl Interpreter {
             tables: HashMap::new(),
             counters: program.counters.iter().map(|c| vec![CounterValue::default(); c.size]).collect(),
             meters: program.meters.iter().map(|m| vec![(None, None); m.size]).collect(),
-            registers: program.registers.iter().map(|r| vec![BigInt::ZERO; r.size]).collect(),
+            registers: Registers::new(&program),
             value_sets: vec![Vec::new(); program.value_sets.len()],
             program,
             rng: fastrand::Rng::with_seed(seed),
@@ -330,19 +331,16 @@ impl Interpreter {
                 }
             }
             Primitive::ReadRegister { register, index: at, to } => {
-                if let Some(value) = self.registers[*register].get(index(at, packet)).cloned() {
+                if let Some(value) = self.registers.get(*register, index(at, packet)) {
                     result = self.assign(to, &value, packet, params);
                 }
             }
             Primitive::WriteRegister { register, index: at, value } => {
-                let (at, value) = (index(at, packet), eval(value, packet));
                 let width = program.registers[*register].width;
-                if let Some(cell) = self.registers[*register].get_mut(at) {
-                    *cell = fit(&value, width, false);
-                    if self.trace.is_some() {
-                        let name = format!("{}[{at}]", program.registers[*register].name);
-                        result = vec![(name, show(&fit(&value, width, false), width))];
-                    }
+                let (at, value) = (index(at, packet), fit(&eval(value, packet), width, false));
+                if self.registers.set(*register, at, value.clone()) && self.trace.is_some() {
+                    let name = format!("{}[{at}]", program.registers[*register].name);
+                    result = vec![(name, show(&value, width))];
                 }
             }
             Primitive::Digest(list) => {

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `program`, `load`, `document` | the program as a tree, and how it is read |
 //! | `phv`, `stacks` | headers and metadata of one packet, expressions |
-//! | `interpreter`, `tables`, `hash` | controls, tables, actions, checksums |
+//! | `interpreter`, `tables`, `registers`, `hash` | controls, tables, registers, actions, checksums |
 //! | `parser` | parser and deparser |
 //! | this one | what v1model does between the ports |
 //! | [`packet_trace`] | what happened, as data and in words |
@@ -25,6 +25,7 @@ pub mod packet_trace;
 mod parser;
 mod phv;
 mod program;
+mod registers;
 mod stacks;
 mod tables;
 
@@ -36,11 +37,13 @@ use self::interpreter::{DROP_PORT, Interpreter};
 use self::packet_trace::{Event, show};
 use self::phv::{Packet, Phv, fit};
 use self::program::{Part, Program as Tree};
+use self::registers::Registers;
 use apswitch_core::dataplane_ops::{CloneSession, CounterValue, Replica};
 use apswitch_core::port::PortNumber;
 use apswitch_core::program::{
     ActionCall, CounterId, DigestId, EntryKey, LoadError, ProfileId, RegisterId, TableId, Value, ValueSetId,
 };
+use apswitch_core::state::Shared;
 use apswitch_core::store::Store;
 use apswitch_core::write_api::EntryAction;
 
@@ -120,6 +123,18 @@ impl Reference {
         Reference::of(self.interpreter.program.clone(), self.setup.clone())
     }
 
+    /// Explains packets of a running switch from now on: its registers are read and never written, nothing is counted,
+    /// and a meter knows the explained packets alone.
+    pub fn follow(&mut self, shared: Arc<Shared>) {
+        self.interpreter.registers = Registers::live(shared);
+        self.interpreter.counters.iter_mut().for_each(|cells| *cells = Vec::new());
+    }
+
+    /// Ports that there are now.
+    pub fn set_ports(&mut self, ports: Vec<PortNumber>) {
+        self.setup.ports = ports;
+    }
+
     /// Takes over what was written to `store`, which is of the same program; `now`: ns. Counters and meters of what is
     /// the same stay as they are.
     pub fn sync(&mut self, store: &Store, now: u64) {
@@ -154,7 +169,8 @@ impl Reference {
 
     /// Cells in order.
     pub fn register(&self, register: RegisterId) -> Vec<Value> {
-        self.interpreter.registers[register.0].iter().map(|cell| cell.magnitude().into()).collect()
+        let cells = (0..).map_while(|index| self.interpreter.registers.get(register.0, index));
+        cells.map(|cell| cell.magnitude().into()).collect()
     }
 
     /// Cells in order.
@@ -185,6 +201,7 @@ impl Reference {
     /// A frame that a port received, and everything that comes of it. `now`: ns.
     pub fn receive(&mut self, port: PortNumber, frame: &[u8], now: u64) -> Vec<Output> {
         self.interpreter.now = now;
+        self.interpreter.registers.start();
         let mut packet = Packet::new(&self.interpreter.program, frame.to_vec());
         self.interpreter.note(|| Event::Received { port, bytes: frame.len() });
         self.set(&mut packet, "standard_metadata.ingress_port", port.into());

@@ -8,19 +8,22 @@
 //! | `fast_path`, `message_size`, `budget`, `fields` | the way to the service; requests that are too long; memory of requests and answers |
 //! | [`thrift`] | the port where clients of BMv2 expect Thrift |
 //! | `shared`, `service`, `read_stream`, `stream` | whose turn it is; the RPCs; long answers; streams and what they are told |
+//! | `follow`, `trace` | received packets, explained; their service |
 
 mod budget;
 mod fast_path;
 mod fields;
+mod follow;
 mod listen;
 mod message_size;
-mod proto;
+pub mod proto;
 mod read_stream;
 mod service;
 mod shared;
 mod stream;
 pub mod thrift;
 mod tls;
+mod trace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +43,7 @@ use fast_path::First;
 use listen::Connections;
 use message_size::LongMessages;
 use proto::p4_runtime_server::P4RuntimeServer;
+use proto::trace::trace_server::{self, TraceServer};
 use service::Service;
 use shared::Shared;
 pub use tls::{Secured, Tls};
@@ -121,6 +125,8 @@ impl P4RuntimeListener {
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
         let gnmi = apswitch_gnmi::server(dataplane.clone());
+        let traces = TraceServer::new(trace::Service::new(dataplane.clone()));
+        let log = trace::log(dataplane.clone());
         let shared = Arc::new(Shared::new(Device::new(self.device_id, dataplane)));
         let service = P4RuntimeServer::new(Service(shared.clone()))
             .max_decoding_message_size(MAX_REQUEST_BYTES)
@@ -135,8 +141,14 @@ impl P4RuntimeListener {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<P4RuntimeServer<Service>>().await;
         health.set_service_status(apswitch_gnmi::NAME, ServingStatus::Serving).await;
+        health.set_service_status(trace_server::SERVICE_NAME, ServingStatus::Serving).await;
         let reflection = || {
-            let all = [DESCRIPTORS, apswitch_gnmi::DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET];
+            let all = [
+                DESCRIPTORS,
+                apswitch_gnmi::DESCRIPTORS,
+                proto::trace::DESCRIPTORS,
+                tonic_health::pb::FILE_DESCRIPTOR_SET,
+            ];
             let builder = tonic_reflection::server::Builder::configure();
             all.into_iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set))
         };
@@ -151,6 +163,7 @@ impl P4RuntimeListener {
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .layer(Bounded::new(First(LongMessages(service))))
             .add_service(gnmi)
+            .add_service(traces)
             .add_service(health_service)
             .add_service(reflection().build_v1().map_err(describe)?)
             .add_service(reflection().build_v1alpha().map_err(describe)?)
@@ -162,6 +175,7 @@ impl P4RuntimeListener {
             () = stream::deliver_digests(shared.clone(), events.digests) => Err(STOPPED.into()),
             () = stream::deliver_notices(shared.clone(), events.notices) => Err(STOPPED.into()),
             () = watch => Ok(()),
+            () = log => Ok(()),
             () = stop => Ok(()),
         };
         tracing::info!("{} messages to P4Runtime clients were not taken in time", shared.device.clients.lost());

@@ -5,6 +5,7 @@ mod actions;
 mod asm;
 mod control;
 mod expr;
+mod fields;
 mod json;
 mod operands;
 mod parser;

@@ -138,6 +138,15 @@ pub struct PacketState {
     pub truncate: u32,
 }
 
+impl PacketState {
+    /// State of a frame as it was received.
+    #[inline]
+    pub(crate) fn received(frame: &Frame) -> PacketState {
+        let length = frame.len() as u32;
+        PacketState { payload: 0, length, ingress_length: length, truncate: u32::MAX }
+    }
+}
+
 /// A packet with its frame and, while it waits, its PHV.
 pub struct Packet {
     pub frame: Frame,

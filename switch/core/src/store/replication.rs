@@ -13,7 +13,7 @@ const MAX_REPLICAS: usize = 4096;
 const MAX_TOTAL_REPLICAS: usize = 1 << 20;
 const MAX_SESSIONS: usize = 1 << 16;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Copies {
     groups: BTreeMap<u32, Vec<Replica>>,
     sessions: BTreeMap<u32, CloneSession>,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::unpack::{Hits, Snapshot};
-use super::{Result, Store};
+use super::{Result, Store, TableStore};
 use crate::dataplane_ops::{ColourCounts, CounterValue, DigestConfig, MeterConfig};
 use crate::key_codec::no_cells;
 use crate::program::{ActionCall, EntryKey, KeyField, TableId, Value, ValueSetId};
@@ -65,6 +65,25 @@ impl Store {
             now,
             next: 0,
         })
+    }
+
+    /// Copies what was written, quickly and for reading alone: entries are not found by their keys in the copy.
+    pub fn to_read(&self) -> Store {
+        let table = |table: &TableStore| TableStore {
+            entries: table.entries.without_index(),
+            default: table.default.clone(),
+            ..*table
+        };
+        Store {
+            program: self.program.clone(),
+            shared: self.shared.clone(),
+            tables: self.tables.iter().map(table).collect(),
+            meters: self.meters.clone(),
+            digests: self.digests.clone(),
+            profiles: self.profiles.clone(),
+            value_sets: self.value_sets.clone(),
+            copies: self.copies.clone(),
+        }
     }
 
     /// Entries of a table, and about how many bytes a snapshot of them has.

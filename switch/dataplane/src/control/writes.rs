@@ -233,6 +233,7 @@ impl Dataplane {
         // Held until the changes are on their way: they arrive in the order of the store.
         let mut store = self.inner.store();
         let (result, changes) = work(store.as_mut().ok_or(UpdateError::NoProgram)?, self.inner.clock.now());
+        self.inner.writes.fetch_add(1, Relaxed);
         let (number, quiet) = (changes.len(), changes.iter().all(Change::is_for_packets_only));
         let (done, ended) = oneshot::channel();
         let command = Command::Changes { changes, at_once, done };
@@ -274,6 +275,7 @@ impl Inner {
         let changes = stage.store.beside_the_machine();
         let (done, answer) = oneshot::channel();
         let old = store.replace(stage.store);
+        self.writes.fetch_add(1, Relaxed);
         self.commands.send(Command::Commit { machine: stage.machine, changes, moved_counts: stage.moved_counts, done });
         (old, answer)
     }
