@@ -132,6 +132,8 @@ install_foreign() {
     say "pip install -r $list (into $venv)"
     "${PYTHON:-python3}" -m venv --clear "$venv"
     "$venv/bin/pip" install -q --disable-pip-version-check -r "$list"
+    "$venv/bin/pip" install -q --disable-pip-version-check --target "$venv/finsy" -r checks/foreign/requirements-finsy.txt
+    install -D -m 644 checks/foreign/p4config_pb2.py "$("$venv/bin/python" -c 'import p4; print(p4.__path__[0])')/tmp/p4config_pb2.py"
     cp "$list" "$venv/requirements.txt"
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One case, in a network, a /tmp and a process tree of its own: `python -m accesspoint.checks.foreign.isolated`.
 
-Prints the outcome as a line of JSON. Whatever a client starts or writes to /tmp is gone when this process ends, be it
-by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
+Prints the outcome as a line of JSON. Whatever a client starts, and writes to /tmp or /usr/local, is gone when this
+process ends, be it by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
 
 import argparse
 import dataclasses
@@ -32,7 +32,7 @@ def main() -> int:
 
     def within() -> int:
         contain.own_network()
-        own_tmp()
+        own_files()
         with tempfile.TemporaryDirectory(prefix="foreign-", ignore_cleanup_errors=True) as scratch:
             outcome = ask(case, options.target, folders, Path(scratch), options.log)
         print(json.dumps(dataclasses.asdict(outcome)))
@@ -41,14 +41,16 @@ def main() -> int:
     return contain.run(within)
 
 
-def own_tmp() -> None:
-    """Have all that is written to /tmp from now on vanish with the mount namespace."""
-    spare = "/mnt"
+def own_files() -> None:
+    """Have all that is written to /tmp and /usr/local from now on vanish with the mount namespace."""
+    spare = Path("/mnt")
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", spare], check=True)
-    for name in ("upper", "work"):
-        Path(spare, name).mkdir()
-    layers = f"lowerdir=/tmp,upperdir={spare}/upper,workdir={spare}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, "/tmp"], check=True)
+    for number, place in enumerate(("/tmp", "/usr/local")):
+        upper, work = spare / f"upper{number}", spare / f"work{number}"
+        upper.mkdir()
+        work.mkdir()
+        layers = f"lowerdir={place},upperdir={upper},workdir={work}"
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, place], check=True)
 
 
 def ask(case: Case, target: str, folders: dict[str, Path], scratch: Path, log: Path) -> Outcome:

@@ -3,14 +3,17 @@
 
 import os
 import re
+import select
 import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from accesspoint.checks.foreign.case import FOLDERS, Failed, NotRun
 from accesspoint.checks.harness.waiting import eventually
@@ -41,6 +44,8 @@ class Stand:
         bin_.mkdir()
         for name, program in programs(target).items():
             (bin_ / name).symlink_to(program)
+        (bin_ / "sudo").write_text('#!/bin/sh\nexec env "$@"\n')  # scripts call it, and who runs this is root
+        (bin_ / "sudo").chmod(0o755)
         if MININET.is_dir():  # alone: a virtual environment shall not see the distribution's other packages
             (scratch / "python").mkdir()
             (scratch / "python/mininet").symlink_to(MININET)
@@ -114,6 +119,18 @@ class Stand:
         if succeeds and process.returncode:
             raise Failed(f"{name} ended with {process.returncode}: {last(output)}")
         return output
+
+    def wait_text(self, path: Path, pattern: str, seconds: float, what: str) -> str:
+        """Wait until a file that a client writes has the pattern; return its text. Raises Failed."""
+
+        def text() -> str:
+            return ANSI.sub("", path.read_text(errors="replace")) if path.exists() else ""
+
+        found = eventually(lambda: re.search(pattern, text(), re.S), seconds, pause=0.1)
+        self.note(f"-- {path.name}\n{text()}\n")
+        if not found:
+            raise Failed(what)
+        return text()
 
     def note(self, text: str) -> None:
         """Write to the log."""
@@ -197,3 +214,68 @@ def last(output: str) -> str:
     """Return the last line that says something."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "it printed nothing"
+
+
+class Session:
+    """A client with a prompt: a line is typed when the prompt is there, as a person does. Ends with the block."""
+
+    def __init__(self, stand: Stand, *command: str | Path, cwd: Path, prompt: str, seconds: float = 60.0) -> None:
+        self.stand = stand
+        self.prompt = prompt
+        words = [str(word) for word in command]
+        self.name = Path(words[0]).name
+        stand.note(f"$ {' '.join(words)}\n")
+        self.process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=stand.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            self.opening = self._read(seconds)
+        except BaseException:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+
+    def ask(self, line: str, seconds: float = 60.0) -> str:
+        """Type a line; return the output up to the next prompt. Raises Failed when there is none in time."""
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(f"{line}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(f"{self.name} has ended before `{line}`") from None
+        return self._read(seconds)
+
+    def _read(self, seconds: float) -> str:
+        assert self.process.stdout
+        file, said, end = self.process.stdout.fileno(), b"", time.monotonic() + seconds
+        while not said.rstrip(b" ").endswith(self.prompt.rstrip().encode()):
+            ready, _, _ = select.select([file], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(file, 65536) if ready else b""
+            said += more
+            if not more:
+                text = ANSI.sub("", said.decode(errors="replace"))
+                self.stand.note(text)
+                why = "has ended" if ready else f"has no prompt after {seconds:g} s"
+                raise Failed(f"{self.name} {why}: {last(text)}")
+        text = ANSI.sub("", said.decode(errors="replace"))
+        self.stand.note(text)
+        return text.removesuffix(self.prompt)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(OSError):
+            assert self.process.stdin
+            self.process.stdin.write(b"exit\n")
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
