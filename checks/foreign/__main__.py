@@ -19,7 +19,7 @@ from accesspoint.topologies.requirements import ROOT, LabError
 
 EXPLANATION = """\
 Each client runs as its project has it, in network, process tree and /tmp of its own, with the target as
-`simple_switch_grpc` first on PATH. What needs a checkout that is not given is not run. Exit code: 0 all that ran passed
+`simple_switch_grpc` first on PATH. A case without its checkout is not run. Exit code: 0 all that ran passed
 or failed for a known cause, 1 another failure, 2 nothing could be run.
 """
 

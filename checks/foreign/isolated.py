@@ -30,11 +30,15 @@ def main() -> int:
     folders = {name: Path(path) for name, path in options.folders.items()}
     case = load()[options.name]
 
+    # By its number, as the file's name may lead to another file once /tmp is a layer.
+    log = options.log.open("a")
+    log_path = Path(f"/proc/self/fd/{log.fileno()}")
+
     def within() -> int:
         contain.own_network()
         own_files()
         with tempfile.TemporaryDirectory(prefix="foreign-", ignore_cleanup_errors=True) as scratch:
-            outcome = ask(case, options.target, folders, Path(scratch), options.log)
+            outcome = ask(case, options.target, folders, Path(scratch), log_path)
         print(json.dumps(dataclasses.asdict(outcome)))
         return 0
 
@@ -67,6 +71,9 @@ def ask(case: Case, target: str, folders: dict[str, Path], scratch: Path, log: P
         with log.open("a") as file:
             traceback.print_exc(file=file)
         status, reason = FAIL, f"{type(error).__name__}: {error}"
+    for path in sorted(Path("/tmp").glob("p4s*.log")):  # where scripts for BMv2 let it log
+        with log.open("a") as file:
+            file.write(f"-- {path.name}\n{path.read_text(errors='replace')[-5000:]}\n")
     return Outcome(case.name, status, show(reason.replace(f"{scratch}/", "")), time.monotonic() - begin)
 
 

@@ -6,26 +6,28 @@ image; else it wants a container. The file is in finsy's checkout."""
 
 import re
 import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
-from accesspoint.checks.foreign.case import Case, Failed, NotRun, add
+from accesspoint.checks.foreign.case import Case, Failed, NotRun, add, case
 from accesspoint.checks.foreign.clients.finsy_client import CLIENT
 from accesspoint.checks.foreign.stand import CLIENTS, MININET, Stand
 
-NGSDN = "its samples every 10 us, below the least interval of gNMI here: [gNMI](../switch/queues.md)"
+STRATUM = ("gnmi", "int", "ngsdn", "tls_demo")
+KNOWN = {
+    "mtls": "of a refused client certificate the test wants the message of a closed socket; apswitch sends a TLS alert",
+    "simple": "the test calls Mininet's `iperf`, which may hang with any switch "
+    "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",
+}
 EXAMPLES = {
     "basic": "entries from a file, ping between all hosts, the expected tables",
     "flowcache": "flows set on packet-in and taken away when idle, ping",
-    "gnmi": "ports read, watched and set by gNMI",
     "hello": "four controllers of one switch, with roles, packet-in and ping",
-    "int": "in-band telemetry: reports of the path",
     "l2switch": "a learning switch: digests, idle timeouts, the expected tables",
-    "mtls": "TLS with certificates of both sides",
-    "ngsdn": "IPv6 routing and bridging on four switches, the expected tables",
+    "mtls": "TLS with certificates of both sides, valid and not; without those of Stratum",
     "simple": "a router: 1024 entries, the expected tables",
-    "tls_demo": "TLS, and a backup",
     "tunnel": "tunnels over three switches, the expected tables",
 }
 
@@ -38,12 +40,14 @@ def run(stand: Stand, name: str) -> str:
     if not MININET.is_dir() or not shutil.which("mn"):
         raise NotRun("Mininet is missing: apt install mininet")
     folder = stand.copy("finsy", "examples", "ci/demonet", "tests") / "examples"
+    # demonet asks the kernel for the address that it would reach this one from.
+    subprocess.run(["ip", "route", "add", "10.254.254.254", "dev", "lo"], check=True)
     custom = Path("/usr/local/mininet/custom")
     custom.mkdir(parents=True)
     shutil.copy(folder.parent / "ci/demonet/p4switch.py", custom)
     output = stand.run(
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"),
-        f"tests/test_{name}.py",
+        *("-k", "not stratum", f"tests/test_{name}.py"),
         cwd=folder,
         seconds=200,
         environment={"PYTHONPATH": str(packages)},
@@ -56,10 +60,12 @@ def run(stand: Stand, name: str) -> str:
     return ", ".join(counts)
 
 
+@case("finsy-example-stratum", CLIENT, f"examples {', '.join(STRATUM)}: networks of Stratum's switches", folder="finsy")
+def stratum(stand: Stand) -> None:
+    raise NotRun("these start `stratum_bmv2`, which no package brings")
+
+
 for _name, _task in EXAMPLES.items():
-    _known = {"apswitch": NGSDN} if _name == "ngsdn" else {}
-    if _name == "gnmi":
-        _known = {"bmv2": "BMv2 has no gNMI"}
     add(
         Case(
             f"finsy-example-{_name}",
@@ -68,6 +74,6 @@ for _name, _task in EXAMPLES.items():
             partial(run, name=_name),
             folder="finsy",
             seconds=240,
-            known=_known,
+            known=dict.fromkeys(("apswitch", "bmv2"), KNOWN[_name]) if _name in KNOWN else {},
         )
     )

@@ -5,10 +5,11 @@ import json
 import os
 from typing import Any
 
-from accesspoint.checks.foreign.case import NotRun, case
+from accesspoint.checks.foreign.case import Failed, NotRun, case
 from accesspoint.checks.foreign.clients.tutorials import CLIENT, congested, marks, prepare
 from accesspoint.checks.foreign.stand import Stand
 
+RATE = 0.5  # Mbit/s, of the exercise's narrow link
 PROGRAM_SWITCH = """
 import sys
 from p4runtime_lib.simple_controller import program_switch
@@ -21,17 +22,20 @@ with open(conf) as file:
 class Prompt:
     """Mininet's prompt for a network of this process: a host, and a command for it."""
 
-    def __init__(self, net: Any) -> None:
+    def __init__(self, stand: Stand, net: Any) -> None:
+        self.stand = stand
         self.net = net
 
     def ask(self, line: str, seconds: float = 60.0) -> str:
         host, _, command = line.partition(" ")
-        return str(self.net[host].cmd(command))
+        output = str(self.net[host].cmd(command))
+        self.stand.note(f"mininet> {line}\n{output}")
+        return output
 
 
 @case(
     "tutorials-ecn-own-switch", CLIENT, "exercise ecn, its topology, tables and scripts, with `P4Switch` in Mininet",
-    folder="tutorials", seconds=150.0,
+    folder="tutorials", seconds=240.0,
 )  # fmt: skip
 def ecn(stand: Stand) -> str:
     if stand.target != "apswitch":
@@ -40,9 +44,10 @@ def ecn(stand: Stand) -> str:
     from accesspoint.topologies.mininet.p4_switch import P4Switch
 
     folder = prepare(stand, "ecn")
-    stand.run("make", "build", cwd=folder)
+    stand.run("make", "build", cwd=folder, seconds=150.0)
     topology = json.loads((folder / "topology.json").read_text())
     os.environ.update({name: stand.environment[name] for name in ("PATH", "PYTHONUNBUFFERED")})
+    os.chdir(folder)  # the hosts' as well
     net = Mininet(controller=None)
     for name, host in topology["hosts"].items():
         net.addHost(name, ip=host["ip"], mac=host["mac"])
@@ -65,6 +70,9 @@ def ecn(stand: Stand) -> str:
                 stand.python, "-c", PROGRAM_SWITCH, *arguments, cwd=folder,
                 environment={"PYTHONPATH": str(folder.parents[1] / "utils")},
             )  # fmt: skip
-        return marks(congested(stand, Prompt(net), folder), folder)
+        said, rate = congested(stand, Prompt(stand, net), folder)
+        if not 0.4 <= rate <= RATE:
+            raise Failed(f"{rate:.2f} Mbit/s pass the link of {RATE} Mbit/s")
+        return marks(said, rate)
     finally:
         net.stop()
