@@ -189,7 +189,7 @@ def flowcache(stand: Stand, session: Session, folder: Path) -> None:
 
 
 def congested(stand: Stand, session: Prompt, folder: Path, seconds: int = 12) -> tuple[str, float]:
-    """Send slowly from h1 to h2 and at 1 Mbit/s from h11 to h22, through the link of 0.5 Mbit/s; return h2's output, and
+    """Send slowly from h1 to h2, and at 1 Mbit/s from h11 to h22; return the output of h2, and
     the rate that h22 gets in Mbit/s."""
     with receiving(stand, session, folder, "h2") as outputs:
         session.ask(f"h22 iperf -s -u > {folder}/iperf.log 2>&1 &")
