@@ -24,7 +24,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist lab fleet experiment client screenshots cases experiments report pages campaign
 
 ##@ Set up
 help: ## list the commands, each with its variables
@@ -118,6 +118,12 @@ endif
 hostile: hosts switch develop ## attack every server, in a network of its own, into out/hostile/: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/results/hostile.md
 	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
+FOLDERS = TUTORIALS:tutorials P4C:p4c FINSY:finsy ONOS:onos P4_UTILS:p4-utils MININET_WIFI:mininet-wifi BMV2:bmv2
+foreign: runtime ## run clients of other projects, unmodified: TARGET=apswitch|bmv2 ONLY=pypi|NAME PAGE=docs/results/foreign.md, and checkouts: TUTORIALS=DIR P4C=DIR FINSY=DIR ONOS=DIR P4_UTILS=DIR MININET_WIFI=DIR BMV2=DIR
+	@tools/install.sh foreign
+	@$(VENV)/python -m accesspoint.checks.foreign --target $(TARGET) $(call given,ONLY,only) $(call given,PAGE,page) \
+		$(foreach pair,$(FOLDERS),$(call given,$(firstword $(subst :, ,$(pair))),$(lastword $(subst :, ,$(pair)))))
+
 mutants: runtime develop ## mutation tests of the packet tests, on apswitch: ONLY=TEXT RENEW=1
 	@$(VENV)/python -m accesspoint.ptf_tests.mutants $(if $(ONLY),--only '$(ONLY)',--all) $(if $(RENEW),--renew)
 
@@ -134,6 +140,7 @@ tested: system
 	@$(MAKE) --no-print-directory -j2 switch develop
 	@$(MAKE) --no-print-directory host-tools
 	@tools/install.sh tests
+	@tools/install.sh foreign || echo "the clients of PyPI are missing; the tests that need them will say so"
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 

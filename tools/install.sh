@@ -10,6 +10,7 @@
 #   tools/install.sh develop   the same with requirements-dev.txt: what tests, checks and pages need
 #   tools/install.sh switch    apswitch: built, or out of WHEEL, or the one that APSWITCH names
 #   tools/install.sh ns3       ns-3's wheel into .venv, and our C++ compiled against it
+#   tools/install.sh foreign   clients of other projects from PyPI, into an environment of their own
 #   tools/install.sh wifi-kernel  what tools/wifi-kernel.sh builds from, and the wireless lab's Debian packages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,6 +125,18 @@ install_develop() {
     install_requirements requirements-dev.txt requirements.txt ptf-tests/requirements.txt
 }
 
+# They want an older protobuf than this project.
+install_foreign() {
+    local venv=out/foreign/venv list=checks/foreign/requirements.txt
+    cmp -s "$list" "$venv/requirements.txt" && return
+    say "pip install -r $list (into $venv)"
+    "${PYTHON:-python3}" -m venv --clear "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check -r "$list"
+    "$venv/bin/pip" install -q --disable-pip-version-check --target "$venv/finsy" -r checks/foreign/requirements-finsy.txt
+    install -D -m 644 checks/foreign/p4config_pb2.py "$("$venv/bin/python" -c 'import p4; print(p4.__path__[0])')/tmp/p4config_pb2.py"
+    cp "$list" "$venv/requirements.txt"
+}
+
 # What WHEEL names is unpacked by pip; what APSWITCH names is taken as it is; else cargo builds PARTS of it.
 install_switch() {
     if [ -n "${WHEEL:-}" ]; then
@@ -153,6 +166,7 @@ case "${1:-}" in
     python) install_python ;;
     develop) install_python; install_develop ;;
     switch) install_switch ;;
+    foreign) install_foreign ;;
     wifi-kernel) install_wifi_kernel ;;
-    *) die "usage: tools/install.sh system|bpf|tests|fleet|packages|python|develop|switch|ns3|wifi-kernel" ;;
+    *) die "usage: tools/install.sh system|bpf|tests|fleet|packages|python|develop|switch|ns3|foreign|wifi-kernel" ;;
 esac

@@ -145,7 +145,7 @@ CONTENTS = {
     "controller": "controller, REST, page, apctl",
     "topologies": "labs and Mininet classes",
     "experiments": "experiments and reports",
-    "project": "docs, examples, distribution, conformance, bench, hostile",
+    "project": "docs, examples, distribution, conformance, bench, hostile, foreign",
     "ptf": "packet tests on apswitch, and modelled connections",
     "bmv2": "packet tests on BMv2",
     "mutants": "whether the packet tests find mistakes in the program: a sample",

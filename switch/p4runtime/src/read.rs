@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
         let mut views = if filtered { self.matching(table, filter)? } else { self.snapshot(table)? };
         if filtered {
-            let action = filter.action.as_ref().map(|action| filtered_action(table, action)).transpose()?;
+            let action = filter.action.as_ref().map(|action| filtered_action(table, action)).transpose()?.flatten();
             #[allow(deprecated)]
             let number = filter.controller_metadata;
             let metadata = filter.metadata.clone();
@@ -520,17 +520,20 @@ fn check_found<T>(found: &BTreeMap<u32, T>, id: u32, what: &str) -> Checked<()> 
     }
 }
 
-fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<u32> {
+/// The action that entries are selected by. Members, groups and one-shot sets select nothing, as in BMv2: a client may
+/// read an entry as it has written it (p4runtime-shell does).
+fn filtered_action(table: &Table, action: &p4::TableAction) -> Checked<Option<u32>> {
     match &action.r#type {
         Some(p4::table_action::Type::Action(_)) if table.profile.is_some() => {
             refuse!(InvalidArgument, "table {}: its entries have no actions of their own", table.name)
         }
         Some(p4::table_action::Type::Action(action)) if table.actions.iter().any(|a| a.id == action.action_id) => {
-            Ok(action.action_id)
+            Ok(Some(action.action_id))
         }
         Some(p4::table_action::Type::Action(action)) => {
             refuse!(InvalidArgument, "table {} has no action {:#x}", table.name, action.action_id)
         }
-        _ => refuse!(InvalidArgument, "table {}: entries cannot be selected by member or group", table.name),
+        _ if table.profile.is_some() => Ok(None),
+        _ => refuse!(InvalidArgument, "table {}: its entries have no members and groups", table.name),
     }
 }

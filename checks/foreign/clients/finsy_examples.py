@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""finsy's example folders, with finsy's tests of them: networks, controllers, and the tables that it expects.
+
+finsy's `demonet` starts Mininet by itself where it finds /usr/local/mininet/custom/p4switch.py, as in finsy's own
+image; else it wants a container. The file is in finsy's checkout."""
+
+import re
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from accesspoint.checks.foreign.case import Case, Failed, NotRun, add, case
+from accesspoint.checks.foreign.clients.finsy_client import CLIENT
+from accesspoint.checks.foreign.stand import CLIENTS, MININET, Stand
+
+STRATUM = ("gnmi", "int", "ngsdn", "tls_demo")
+KNOWN = {
+    "mtls": "of a refused client certificate the test wants the message of a closed socket; apswitch sends a TLS alert",
+    "simple": "the test calls Mininet's `iperf`, which may hang with any switch "
+    "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",
+}
+EXAMPLES = {
+    "basic": "entries from a file, ping between all hosts, the expected tables",
+    "flowcache": "flows set on packet-in and taken away when idle, ping",
+    "hello": "four controllers of one switch, with roles, packet-in and ping",
+    "l2switch": "a learning switch: digests, idle timeouts, the expected tables",
+    "mtls": "TLS with certificates of both sides, valid and not; without those of Stratum",
+    "simple": "a router: 1024 entries, the expected tables",
+    "tunnel": "tunnels over three switches, the expected tables",
+}
+
+
+def run(stand: Stand, name: str) -> str:
+    """Run the tests of one example; return their number."""
+    packages = CLIENTS.parent / "finsy"
+    if not packages.is_dir():
+        raise NotRun("shellous is missing: tools/install.sh foreign")
+    if not MININET.is_dir() or not shutil.which("mn"):
+        raise NotRun("Mininet is missing: apt install mininet")
+    folder = stand.copy("finsy", "examples", "ci/demonet", "tests") / "examples"
+    # demonet asks the kernel for the address that it would reach this one from.
+    subprocess.run(["ip", "route", "add", "10.254.254.254", "dev", "lo"], check=True)
+    custom = Path("/usr/local/mininet/custom")
+    custom.mkdir(parents=True)
+    shutil.copy(folder.parent / "ci/demonet/p4switch.py", custom)
+    output = stand.run(
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"),
+        *("-k", "not stratum", f"tests/test_{name}.py"),
+        cwd=folder,
+        seconds=200,
+        environment={"PYTHONPATH": str(packages)},
+        succeeds=False,
+    )
+    counts = re.findall(r"\d+ (?:passed|failed|error|skipped)[^,\n]*", output)
+    if not re.search(r"^\d+ passed", output, re.M) or re.search(r"\d+ (?:failed|error)", output):
+        errors = re.findall(r"^(?:E  +|Exit: |!+ )(.+)$", output, re.M)
+        raise Failed(f"{', '.join(counts[-3:])}: {errors[0] if errors else output.strip()[-200:]}")
+    return ", ".join(counts)
+
+
+@case("finsy-example-stratum", CLIENT, f"examples {', '.join(STRATUM)}: networks of Stratum's switches", folder="finsy")
+def stratum(stand: Stand) -> None:
+    raise NotRun("these start `stratum_bmv2`, which no package brings")
+
+
+for _name, _task in EXAMPLES.items():
+    add(
+        Case(
+            f"finsy-example-{_name}",
+            CLIENT,
+            f"examples/tests/test_{_name}.py: {_task}",
+            partial(run, name=_name),
+            folder="finsy",
+            seconds=240,
+            known=dict.fromkeys(("apswitch", "bmv2"), KNOWN[_name]) if _name in KNOWN else {},
+        )
+    )

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts that write tables over Thrift: p4-utils' examples, and BMv2's and Mininet-WiFi's own for Mininet."""
+
+import re
+import shutil
+import sysconfig
+from pathlib import Path
+
+from accesspoint.checks.foreign.case import Failed, NotRun, case
+from accesspoint.checks.foreign.stand import MININET, Session, Stand
+
+PROMPT = "mininet> "
+NONE_LOST = r" 0% dropped| 0% packet loss"
+THRIFT = {
+    "apswitch": "the script starts `simple_switch`, BMv2 without P4Runtime, and writes its tables over Thrift, which "
+    "apswitch [does not take](../switch/bmv2.md#scripts)"
+}
+PARTS = ("tools", "targets/simple_switch", "build/targets/simple_switch/gen-py", "build/thrift_src/gen-py")
+
+
+def thrift_client(stand: Stand) -> str:
+    """Put BMv2's own command line on PATH, `simple_switch_CLI`; return the folders that Python imports it from."""
+    bmv2 = stand.folder("bmv2")
+    places = [bmv2 / part for part in PARTS]
+    if missing := [place for place in places if not place.is_dir()]:
+        raise NotRun(f"{missing[0].relative_to(bmv2)} is missing: the checkout of BMv2 has to be built, with Thrift")
+    path = ":".join(map(str, places))
+    cli = stand.scratch / "bin/simple_switch_CLI"
+    cli.unlink(missing_ok=True)
+    cli.write_text(
+        f'#!/bin/sh\nPYTHONPATH={path} exec {stand.python} {bmv2}/targets/simple_switch/sswitch_CLI.py "$@"\n'
+    )
+    cli.chmod(0o755)
+    if not MININET.is_dir():
+        raise NotRun("Mininet is missing: apt install mininet")
+    return path
+
+
+def require(output: str, pattern: str, what: str) -> None:
+    """Raises Failed when the output has not the pattern."""
+    if not re.search(pattern, output, re.S):
+        problem = re.findall(r"^.*(?:Exception|Error|Could not).*$", output, re.M)
+        raise Failed(f"{what}: {(problem[-1] if problem else output).strip()[-200:]}")
+
+
+@case(
+    "p4-utils-switches", "nsg-ethz/p4-utils", "examples/switches: three switches, tables by command files, ping",
+    folder="p4-utils", seconds=150.0, known=THRIFT,
+)  # fmt: skip
+def switches(stand: Stand) -> None:
+    places = thrift_client(stand)
+    folder = stand.copy("p4-utils", "p4utils", "examples/switches")
+    stand.environment["PYTHONPATH"] += f":{folder}:{places}"
+    with Session(stand, stand.python, "network.py", cwd=folder / "examples/switches", prompt=PROMPT) as session:
+        require(session.ask("h2 ping -c 3 h3", 60), NONE_LOST, "h2 ping h3")
+        require(session.ask("h3 ping -c 3 h4", 60), NONE_LOST, "h3 ping h4")
+
+
+@case(
+    "p4-utils-frrouters", "nsg-ethz/p4-utils", "examples/frrouters, adv-net, tofino",
+    folder="p4-utils",
+)  # fmt: skip
+def frrouters(stand: Stand) -> None:
+    if not shutil.which("zebra") and not Path("/usr/lib/frr/zebra").exists():
+        raise NotRun("frrouters and adv-net want FRRouting, which is not installed; tofino wants Intel's SDE")
+    raise NotRun("routers of FRRouting and a Tofino are not driven here")
+
+
+@case(
+    "bmv2-mininet", "p4lang/behavioral-model", "mininet/1sw_demo.py, for Mininet: tables by command file, ping",
+    folder="bmv2", seconds=90.0, known={"apswitch": f"its program is JSON from before 2017; {THRIFT['apswitch']}"},
+)  # fmt: skip
+def one_switch(stand: Stand) -> None:
+    thrift_client(stand)
+    folder = stand.copy("bmv2", "mininet") / "mininet"
+    words = ("1sw_demo.py", "--behavioral-exe", "simple_switch", "--json", "simple_router.json")
+    with Session(stand, stand.python, *words, cwd=folder, prompt=PROMPT) as session:
+        commands = (folder / "stress_test_commands.txt").read_text()
+        said = stand.run("simple_switch_CLI", "--thrift-port", "9090", cwd=folder, stdin=commands, succeeds=False)
+        require(said, "Entry has been added", "simple_switch_CLI")
+        require(session.ask("h1 ping -c 3 h2"), NONE_LOST, "h1 ping h2")
+
+
+@case(
+    "mininet-wifi-p4", "Mininet-WiFi", "examples/p4/p4.py: two access points, stations and hosts, ping",
+    folder="mininet-wifi", seconds=150.0, known=THRIFT,
+)  # fmt: skip
+def wifi(stand: Stand) -> None:
+    if not Path("/sys/module/mac80211_hwsim").exists():
+        raise NotRun("this kernel has no mac80211_hwsim, radios for Mininet-WiFi")
+    thrift_client(stand)
+    folder = stand.copy("mininet-wifi", "mn_wifi", "examples/p4")
+    stand.environment["PYTHONPATH"] += f":{folder}:{sysconfig.get_path('purelib')}"  # it draws with matplotlib
+    with Session(stand, stand.python, "p4.py", cwd=folder / "examples/p4", prompt="mininet-wifi> ") as session:
+        require(session.ask("h1 ping -c 3 h2"), NONE_LOST, "h1 ping h2")
+        require(session.ask("sta1 ping -c 3 h1"), NONE_LOST, "sta1 ping h1")
+
+
+WIRED = """
+import os, sys
+from mininet.cli import CLI
+from mininet.net import Mininet
+from mn_wifi.bmv2 import P4Host, P4Switch
+
+place = sys.argv[1]
+net = Mininet(controller=None)
+h1 = net.addHost("h1", ip="10.0.0.1", mac="00:00:00:00:00:01", cls=P4Host)
+h2 = net.addHost("h2", ip="10.0.0.2", mac="00:00:00:00:00:02", cls=P4Host)
+s1 = net.addSwitch("s1", cls=P4Switch, json=place + "/ap-runtime.json", thriftport=9090)
+net.addLink(h1, s1)
+net.addLink(h2, s1)
+net.start()
+net.staticArp()
+CLI(net)
+net.stop()
+"""
+
+
+@case(
+    "mininet-wifi-class", "Mininet-WiFi", "its class P4Switch in Mininet, with the example's program",
+    folder="mininet-wifi", seconds=90.0,
+)  # fmt: skip
+def wired(stand: Stand) -> str:
+    folder = stand.copy("mininet-wifi", "mn_wifi", "examples/p4")
+    script = stand.scratch / "wired.py"
+    script.write_text(WIRED)
+    stand.environment["PYTHONPATH"] += f":{folder}:{sysconfig.get_path('purelib')}"  # it draws with matplotlib
+    with Session(stand, stand.python, script, folder / "examples/p4", cwd=folder, prompt=PROMPT) as session:
+        require(session.ask("net"), "s1-eth1", "net")
+        if "crashed" in session.opening or "ERROR" in session.opening:
+            raise Failed("the switch does not start: " + session.opening.strip()[-200:])
+    return "starts and stops; the example's tables need a controller"
