@@ -26,13 +26,17 @@ fn tap(lab: &Lab, port: Option<PortNumber>, conditions: &[(&str, u64)]) -> Tappe
     lab.dataplane.tap(port, &conditions).unwrap().1
 }
 
-/// Sends frames of flows 0 to 9 from both ports, and returns what a tap has taken: port and first byte of the UDP port.
+/// Sends frames of flows 0 to 9 from both ports, and returns what a tap has taken: port and frame.
 fn taken(lab: &Lab, tapped: &Tapped) -> Vec<(PortNumber, Vec<u8>)> {
     let before = lab.dataplane.ports()[0].stats.rx_packets;
     for flow in 0..10 {
-        [STATION, UPLINK].map(|port| lab.send(port, &udp_frame(flow, 60)));
+        for port in [STATION, UPLINK] {
+            lab.send(port, &udp_frame(flow, 60));
+        }
     }
-    [STATION, UPLINK].map(|port| lab.wait_for_packets(port, before + 10));
+    for port in [STATION, UPLINK] {
+        lab.wait_for_packets(port, before + 10);
+    }
     std::iter::from_fn(|| tapped.frames.try_recv().ok()).map(|tapped| (tapped.port, tapped.frame)).collect()
 }
 
