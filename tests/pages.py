@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")),
+        ROOT / "switch/fuzz/README.md",
         *ROOT.glob("docs/**/*.md"),
     ]
 )

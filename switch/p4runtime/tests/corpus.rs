@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that fuzzing has kept, through what its target does: see docs/switch/fuzzing.md.
+//! Every input that fuzzing has kept, through what its target does: see switch/fuzz/README.md.
 
 #[path = "../../dataplane/tests/common/mod.rs"]
 mod common;
