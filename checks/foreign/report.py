@@ -18,6 +18,7 @@ from accesspoint.checks.foreign.case import FAIL, NOT_RUN, PASS, Case, Outcome
 
 STYLES = {PASS: "green", FAIL: "bold red", NOT_RUN: "yellow"}
 COLUMNS = {"apswitch": "this switch", "bmv2": "BMv2"}
+MAX_CHARACTERS = 160  # of what was seen
 BEGIN, END = "<!-- foreign: begin -->", "<!-- foreign: end -->"
 
 
@@ -79,7 +80,9 @@ def mark(outcome: Outcome | None) -> str:
 
 def remark(case: Case, outcomes: Mapping[str, Outcome | None]) -> str:
     """Return what was seen on each target, once where it is the same, and the known causes."""
-    said: dict[str, Any] = {name: cell(one.reason) for name, one in outcomes.items() if one and one.reason}
+    said: dict[str, Any] = {
+        name: cell(one.reason[:MAX_CHARACTERS].rstrip(".")) for name, one in outcomes.items() if one and one.reason
+    }
     if len(set(said.values())) == 1 and len(said) == len(outcomes):
         said = {"": next(iter(said.values()))}
     words = [f"{COLUMNS[name]}: {text}" if name else text for name, text in said.items()]

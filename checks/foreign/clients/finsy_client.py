@@ -93,7 +93,7 @@ def entities(stand: Stand) -> None:
             await switch.modify([counter])
             await same(switch, counter, fy.P4CounterEntry("requests", index=2))
             await switch.delete_all()
-            await empty(switch, fy.P4TableEntry("exact_table"), fy.P4ActionProfileMember())
+            await empty(switch, fy.P4TableEntry("exact_table"), fy.P4TableEntry("ternary_table"))
 
     with stand.switch():
         asyncio.run(session())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from accesspoint.checks.foreign.case import Case, Failed, NotRun, add, case
 from accesspoint.checks.foreign.clients.finsy_client import CLIENT
-from accesspoint.checks.foreign.stand import CLIENTS, MININET, Stand
+from accesspoint.checks.foreign.stand import CLIENTS, MININET, Stand, last
 
 STRATUM = ("gnmi", "int", "ngsdn", "tls_demo")
 KNOWN = {
@@ -21,6 +21,7 @@ KNOWN = {
     "simple": "the test calls Mininet's `iperf`, which may hang with any switch "
     "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",
 }
+SEVERAL = "finsy gives no Thrift port, so that several BMv2 that have Thrift, as here, want the same one"
 EXAMPLES = {
     "basic": "entries from a file, ping between all hosts, the expected tables",
     "flowcache": "flows set on packet-in and taken away when idle, ping",
@@ -49,14 +50,14 @@ def run(stand: Stand, name: str) -> str:
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"),
         *("-k", "not stratum", f"tests/test_{name}.py"),
         cwd=folder,
-        seconds=200,
+        seconds=90,
         environment={"PYTHONPATH": str(packages)},
         succeeds=False,
     )
-    counts = re.findall(r"\d+ (?:passed|failed|error|skipped)[^,\n]*", output)
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", output)
     if not re.search(r"^\d+ passed", output, re.M) or re.search(r"\d+ (?:failed|error)", output):
         errors = re.findall(r"^(?:E  +|Exit: |!+ )(.+)$", output, re.M)
-        raise Failed(f"{', '.join(counts[-3:])}: {errors[0] if errors else output.strip()[-200:]}")
+        raise Failed(f"{', '.join(counts[-2:]) or 'not begun'}: {errors[0] if errors else last(output)}")
     return ", ".join(counts)
 
 
@@ -74,6 +75,6 @@ for _name, _task in EXAMPLES.items():
             partial(run, name=_name),
             folder="finsy",
             seconds=240,
-            known=dict.fromkeys(("apswitch", "bmv2"), KNOWN[_name]) if _name in KNOWN else {},
+            known={"bmv2": SEVERAL} | (dict.fromkeys(("apswitch", "bmv2"), KNOWN[_name]) if _name in KNOWN else {}),
         )
     )
