@@ -84,10 +84,10 @@ def case(
 
 
 def load() -> dict[str, Case]:
-    """Return all cases, in the order of the modules."""
+    """Return all cases, by name."""
     for module in sorted(found.name for found in pkgutil.iter_modules(clients.__path__)):
         importlib.import_module(f"{clients.__name__}.{module}")
-    return CASES
+    return dict(sorted(CASES.items()))
 
 
 def select(cases: Mapping[str, Case], only: list[str]) -> list[Case]:

@@ -126,7 +126,7 @@ def stream(stand: Stand) -> None:
         async with fy.Switch("again", P4RUNTIME, later) as switch:
             if not switch.is_primary:
                 raise Failed("the client with the higher election id is not primary")
-            await same(switch, digest, fy.P4DigestEntry())
+            await same(switch, digest, fy.P4DigestEntry("source_t"))
 
     with stand.switch():
         asyncio.run(session())
