@@ -140,6 +140,7 @@ def test_trace_that_cannot_start_says_what_there_is(lab: Lab, entities: Program)
         (("--match", "request.op=256"), "request.op=0x100 does not fit in 8 bits\n"),
         (("--match", "request.op=x"), "request.op: `x` is not a number"),
         (("--match", "request"), "`request` is not FIELD=VALUE"),
+        (("--match", f"request.a={'9' * 20_000}"), "the limit is: 16384 bytes"),
         (("--port", "9"), "there is no port 9: the switch has 1\n"),
         (("--tls-ca", "/nowhere.pem"), "/nowhere.pem: No such file"),
     ):

@@ -125,7 +125,8 @@ impl P4RuntimeListener {
         stop: impl Future<Output = ()>,
     ) -> Result<(), String> {
         let gnmi = apswitch_gnmi::server(dataplane.clone());
-        let traces = TraceServer::new(trace::Service::new(dataplane.clone()));
+        let traces = TraceServer::new(trace::Service::new(dataplane.clone()))
+            .max_decoding_message_size(trace::MAX_REQUEST_BYTES);
         let log = trace::log(dataplane.clone());
         let shared = Arc::new(Shared::new(Device::new(self.device_id, dataplane)));
         let service = P4RuntimeServer::new(Service(shared.clone()))

@@ -21,6 +21,8 @@ use crate::entries;
 /// Clients that trace at once.
 const MAX_CLIENTS: usize = 4;
 const MAX_CONDITIONS: usize = 16;
+/// A number of one is read in a time that grows with the square of its digits.
+pub const MAX_REQUEST_BYTES: usize = 16 << 10;
 /// Explained packets that may wait for a client; more are lost, and counted.
 const MAX_WAITING: usize = 64;
 /// Interval at which the log waits for a first program.
