@@ -120,6 +120,8 @@ def stream(stand: Stand) -> None:
             if notice.table_entry[0].match != entry().match:
                 raise Failed(f"the notice of an idle entry has {notice.table_entry}")
             await switch.write([fy.P4PacketOut(request_frame(SOURCE, 0), egress_port=1, pad=0)])
+            # A client that has not read the pipeline yet cannot decode the entry's next notice.
+            await switch.delete([entry()])
             if not switch.is_primary:
                 raise Failed("the only client is not primary")
         later = fy.SwitchOptions(device_id=0, initial_election_id=20)
