@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case works with: the target under BMv2's names, the given folders, and the processes of its client."""
+"""Stand of a case: the target under BMv2's names, the given folders, and the processes of its client."""
 
 import os
 import re

@@ -333,13 +333,15 @@ def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
                 strangers.append((octets, stranger))
         done = send(tmp_path / "file", port, "--key-file", key)
         assert done.returncode == 0, done.stderr
-        said = {join: MAGIC + bytes(7) + b"\x04", opening: MAGIC + bytes(7) + b"\x01"}
+        # An opening that is read after the sender's is the second of one connection: busy.
+        welcome, refused, busy = (MAGIC + bytes(7) + answer for answer in (b"\x01", b"\x04", b"\x05"))
+        said = {join: (refused,), opening: (welcome, busy)}
         for octets, stranger in strangers:
             stranger.settimeout(6)
             answer = b""
             with contextlib.suppress(ConnectionResetError):
                 answer = stranger.recv(100)
-            assert answer[:16] == said.get(octets, b"")
+            assert answer[:16] in said.get(octets, (b"",))
             stranger.close()
         output, lines = receiver.communicate(timeout=20)
     assert digest in output, lines
