@@ -103,10 +103,14 @@ def _segments(sockets: dict[socket.socket, str]) -> Iterator[tuple[Segment, byte
 
 
 def capture(interfaces: list[str]) -> None:
-    sockets = {_packet_socket(interface): interface for interface in interfaces}
+    # One socket of all interfaces: it has frames in their order.
+    listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     print("ready", flush=True)
-    for segment, _, _ in _segments(sockets):
-        if segment.flags & SYN:
+    while True:
+        frame, address = listening.recvfrom(65535)
+        segment = Segment.parse(frame[ETHERNET:]) if frame[12:14] == b"\x08\0" else None
+        if segment and address[0] in interfaces and segment.flags & SYN:
+            segment.interface = address[0]
             print(json.dumps(asdict(segment)), flush=True)
 
 
