@@ -128,7 +128,7 @@ class Pi2DeviceTerm(DeviceTerm):
         if elapsed == 0.0:
             return self._pressure * self._pressure
         if now - self._last_queued > IDLE_SECONDS:
-            self.sum = self._pressure = 0.0
+            self.sum = self._pressure = self._credit = 0.0
             return 0.0
         steps = elapsed / interval
         error = (queue - target) / target

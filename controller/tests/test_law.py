@@ -297,10 +297,16 @@ def test_device_term_lets_a_burst_pass_and_counts_what_stands() -> None:
     assert burst(0.07, gap=0.05) > 0.02
     # After a second without a queue it counts at once, as in a flow's first round trips.
     assert burst(0.02, gap=2.0) > 0.02
+    # So it does after a second without traffic, from whose first 0.99 s there was a credit.
+    term, now = Pi2DeviceTerm(), 0.0
+    for queue, arriving, step in ((5.0, True, 0.0), (0.0, True, 0.5), (0.0, False, 0.49), (0.0, False, 60.0)):
+        now += step
+        fed_back(term, now, queue, 10.0, arriving=arriving)
+    assert fed_back(term, now + 0.01, 40.0, 10.0) > 0.02
     # Windows of a slow start: each leaves before the next one comes.
     windows = [([0.0] * 20 + [40.0] * 10) * 10, ([0.0] * 10 + [40.0] * 20) * 10]
     assert max(feedback([0.0] * 20 + windows[0])) == 0.0 < 0.02 < max(feedback(windows[1]))
-    # What was learnt stays in force in a burst.
+    # The pressure that was learnt stays in force in a burst.
     term = Pi2DeviceTerm()
     term.resume(0.01)
     queues = [5.0] + [0.0] * 20 + [40.0] * 5
