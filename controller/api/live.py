@@ -151,13 +151,18 @@ async def get_ports(service: Serving, name: ApName) -> Any:
     return ports_of(service.config(name), service.monitor.observe(name))
 
 
-@router.get(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404))
-async def get_port(service: Serving, name: ApName, port: PortPath) -> Any:
-    """One port."""
-    for answer in ports_of(service.config(name), service.monitor.observe(name)):
+def _port_answer(service: Service, config: AccessPointConfig, port: int) -> Response:
+    """Return a port with its configuration, whose ETag it has; raises `ProblemError` 404."""
+    for answer in ports_of(config, service.monitor.observe(config.name)):
         if answer["port"] == port:
-            return answer
-    raise ProblemError(404, f"{name} has no port {port}")
+            return weakly_tagged(answer, config.port(port))
+    raise ProblemError(404, f"{config.name} has no port {port}")
+
+
+@router.get(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404))
+async def get_port(service: Serving, name: ApName, port: PortPath) -> Response:
+    """One port. The ETag is of its configuration."""
+    return _port_answer(service, service.config(name), port)
 
 
 @router.patch(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404, 412, 502))
@@ -168,7 +173,7 @@ async def change_port(
     port: PortPath,
     patch: PortPatch,  # type: ignore[valid-type]
     validate: Validate = False,
-) -> Any:
+) -> Response:
     """Change what feedback takes a port for: `{"capacity_bps": 900000}`. The session, counters and feedback stay."""
     assert isinstance(patch, BaseModel)
 
@@ -180,8 +185,7 @@ async def change_port(
         ports = [patched(one, patch) if one["port"] == port else one for one in wanted["ports"]]
         return wanted | {"ports": ports}
 
-    await service.change(name, change_of(request, patch), entry, validate)
-    return await get_port(service, name, port)
+    return _port_answer(service, await service.change(name, change_of(request, patch), entry, validate), port)
 
 
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))

@@ -302,7 +302,7 @@ class Client(Transport):
         return cast(list[models.PortAnswer], self.call("GET", f"/api/v1/access-points/{quote(name)}/ports"))
 
     def get_port(self, name: str, port: int) -> models.PortAnswer:
-        """One port."""
+        """One port. The ETag is of its configuration."""
         return cast(models.PortAnswer, self.call("GET", f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}"))
 
     def change_port(

@@ -522,6 +522,15 @@ async def test_rate_of_a_port_is_changed_by_itself(client: httpx.AsyncClient, ap
         refused = await client.patch(path, json=wrong)
         assert (refused.status_code, words in refused.json()["detail"]) == (422, True), refused.text
     assert (await client.patch(f"{AP}/ports/9", json={"regulated": False})).status_code == 404
+    # A dry run answers with what would be; who read the port before somebody else changed it is told.
+    assert (await client.patch(f"{path}?validate=true", json={"capacity_bps": 800_000})).json()[
+        "capacity_bps"
+    ] == 800_000
+    read = await client.get(path)
+    tag = read.headers["etag"]
+    assert read.json()["capacity_bps"] == 900_000
+    assert (await client.patch(path, json={"regulated": False}, headers={"if-match": tag})).status_code == 200
+    assert (await client.patch(path, json={"regulated": True}, headers={"if-match": tag})).status_code == 412
 
 
 async def test_change_of_nothing_is_no_revision(client: httpx.AsyncClient) -> None:
