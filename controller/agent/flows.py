@@ -245,14 +245,11 @@ class Flows:
             self.by_index.pop(flow.index, None)
         self._loop.remove(flow.index for flow in gone)
         try:
-            while gone:
-                part = [flow.change.entity for flow in gone[:FLOWS_PER_WRITE]]
+            for start in range(0, len(gone), FLOWS_PER_WRITE):
+                part = [flow.change.entity for flow in gone[start : start + FLOWS_PER_WRITE]]
                 await connection.write_existing([p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in part])
-                for flow in gone[:FLOWS_PER_WRITE]:
-                    self._indices.give(flow.index)
-                del gone[:FLOWS_PER_WRITE]
         finally:
-            # The session has ended; the next one adopts what the switch still has.
+            # Also when the session has ended: the next one adopts what the switch still has.
             for flow in gone:
                 self._indices.give(flow.index)
 

@@ -390,7 +390,7 @@ def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
     class_id, feedback = int(table.class_id[index]), float(table.feedback[index])
     feedback_class = state.class_feedback.get(class_id, 0.0) if state else 0.0
     feedback_device = state.feedback if state else 0.0
-    # What goes ahead without being thinned, and pure ACKs, are not regulated.
+    # Flows that go ahead without being thinned, and pure ACKs, are not regulated.
     regulated = table.is_regulated(index, ap.config.features.sparse)
     total = min(1.0, feedback + feedback_class + feedback_device + float(table.held[index])) if regulated else 0.0
     return FlowObservation(

@@ -9,7 +9,6 @@ from stdin
 """
 
 import json
-import select
 import socket
 import struct
 import sys
@@ -86,31 +85,28 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def _packet_socket(interface: str) -> socket.socket:
+def _packet_socket(interface: str = "") -> socket.socket:
+    """Of an interface, or of all: then it has their frames in one order."""
     listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-    listening.bind((interface, ETH_P_ALL))
+    if interface:
+        listening.bind((interface, ETH_P_ALL))
     return listening
 
 
-def _segments(sockets: dict[socket.socket, str]) -> Iterator[tuple[Segment, bytes, socket.socket]]:
-    while True:
-        for ready in select.select(list(sockets), [], [])[0]:
-            frame = ready.recv(65535)
-            segment = Segment.parse(frame[ETHERNET:]) if frame[12:14] == b"\x08\0" else None
-            if segment:
-                segment.interface = sockets[ready]
-                yield segment, frame, ready
-
-
-def capture(interfaces: list[str]) -> None:
-    # One socket of all interfaces: it has frames in their order.
-    listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-    print("ready", flush=True)
+def _segments(listening: socket.socket) -> Iterator[tuple[Segment, bytes]]:
     while True:
         frame, address = listening.recvfrom(65535)
         segment = Segment.parse(frame[ETHERNET:]) if frame[12:14] == b"\x08\0" else None
-        if segment and address[0] in interfaces and segment.flags & SYN:
+        if segment:
             segment.interface = address[0]
+            yield segment, frame
+
+
+def capture(interfaces: list[str]) -> None:
+    listening = _packet_socket()
+    print("ready", flush=True)
+    for segment, _ in _segments(listening):
+        if segment.interface in interfaces and segment.flags & SYN:
             print(json.dumps(asdict(segment)), flush=True)
 
 
@@ -137,7 +133,8 @@ def respond(interface: str, address: str) -> None:
     """Each line on stdin tells how SYNs to one port are answered: `PORT OPTIONS` (hex, with `digits` for the SYN's own
     six); `PORT drop` ignores SYNs with an option 254."""
     rules = dict(line.split(" ", 1) for line in sys.stdin.read().splitlines())
-    for segment, frame, through in _segments({_packet_socket(interface): interface}):
+    through = _packet_socket(interface)
+    for segment, frame in _segments(through):
         rule = rules.get(str(segment.dport))
         if segment.dst != address or segment.flags & (SYN | ACK) != SYN or rule is None:
             continue
