@@ -86,7 +86,7 @@ def _checksum(data: bytes) -> int:
 
 
 def _packet_socket(interface: str = "") -> socket.socket:
-    """Of an interface, or of all: then it has their frames in one order."""
+    """Listen on an interface, or on all, whose frames then come in one order."""
     listening = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     if interface:
         listening.bind((interface, ETH_P_ALL))
