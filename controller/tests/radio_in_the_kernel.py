@@ -15,11 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from accesspoint.checks.harness.switches import ROOT, end, wait_for
 from accesspoint.controller.apctl import install
-from accesspoint.controller.tests.test_install import bounded, commands
+from accesspoint.controller.tests.test_install import bounded, commands, runs
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.namespaces.namespace import Namespace
 
@@ -92,13 +90,7 @@ def started() -> Iterator[None]:
             words = [*bounded(Path("/"), unit), *commands(Path("/"), unit, "ExecStart")]
             running.append(subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL))
 
-        def ready() -> bool:
-            try:
-                return httpx.get(f"{install.URL}/readyz").status_code == 200
-            except httpx.HTTPError:
-                return False
-
-        wait_for(ready, LONG)
+        wait_for(lambda: runs(Path("/")), LONG)
         yield
     finally:
         for process in running:

@@ -84,6 +84,21 @@ def bounded(root: Path, unit: str) -> list[str]:
     return ["setpriv", f"--bounding-set=-all{names}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
+def asked(root: Path, path: str = "") -> httpx.Response:
+    """Ask the controller that serves this root about its access point."""
+    token = (root / install.TOKEN).read_text().strip()
+    url = f"{install.URL}/api/v1/access-points/ap1{path}"
+    return httpx.get(url, headers={"Authorization": f"Bearer {token}"}).raise_for_status()
+
+
+def runs(root: Path) -> bool:
+    """Tell whether the access point forwards; `/readyz` answers before the switch has its pipeline."""
+    try:
+        return bool(asked(root).json()["state"] == "ready")
+    except (FileNotFoundError, httpx.HTTPError):
+        return False
+
+
 def apctl(place: Namespace, *words: str) -> "subprocess.CompletedProcess[str]":
     """As a user calls it; wherever this checkout is, it does as one that services may read."""
     code = (
@@ -125,24 +140,16 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
             with (tmp_path / "said").open("ab") as said:
                 words = [*bounded(tmp_path, unit), *commands(tmp_path, unit, "ExecStart")]
                 running.append(place.popen(*words, cwd=ROOT, stdout=said, stderr=said))
-        token_file = tmp_path / install.TOKEN
 
         def ready() -> bool:
             with place.entered():
-                try:
-                    return token_file.exists() and httpx.get(f"{install.URL}/readyz").status_code == 200
-                except httpx.HTTPError:
-                    return False
+                return runs(tmp_path)
 
         wait_for(ready)
         assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "5", "10.7.0.2")
         with place.entered():
             assert [str(finding) for port in PORTS for finding in doctor.interface(port.name)] == []
-            found = httpx.get(
-                f"{install.URL}/api/v1/access-points/ap1/ports",
-                headers={"Authorization": f"Bearer {token_file.read_text().strip()}"},
-            ).json()
-        assert "uplink" in json.dumps(found)
+            assert "uplink" in asked(tmp_path, "/ports").text
     finally:
         for process in running:
             end(process)
