@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mininet.log import error, warn
+from mininet.log import error
 
 from accesspoint.topologies import requirements
 from accesspoint.topologies.links.mininet_words import link_model
@@ -18,7 +18,7 @@ from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet.nodes import ApSwitch, PortClaims, run_prefix
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
-from accesspoint.topologies.processes import last_lines, run
+from accesspoint.topologies.processes import last_lines
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import CPU_PORT, Wiring
 
@@ -124,17 +124,11 @@ class P4Switch(ApSwitch):
 
     def prepare(self, port: int, intf: Any) -> None:
         """Make an interface and that of the host behind it fit for single packets. A queue discipline that Mininet's
-        words have brought goes, as the port has their link model; another one is warned of. Raises LabError."""
+        words have brought goes, as the port has their link model; the switch looks after another one. Raises
+        LabError."""
         super().prepare(port, intf)
-        # Frames of the switch bypass the kernel's queues (packet(7), PACKET_QDISC_BYPASS).
-        if port not in self.radios and (kind := self._queue_discipline(intf.name)):
-            if link_model(intf.params):
-                run(*self.inside("tc", "qdisc", "delete", "dev", intf.name, "root"))
-            else:
-                warn(
-                    f"*** {self.name}: the queue discipline {kind} of {intf.name} has no effect on what the switch "
-                    "sends: give the link bw=, delay=, jitter=, loss= or max_queue_size=\n"
-                )
+        if port not in self.radios and link_model(intf.params):
+            self.pexec(["tc", "qdisc", "delete", "dev", intf.name, "root"])  # fails where there is none
         end = self.other_end(intf)
         if end and not isinstance(end.node, ApSwitch):
             # Mininet's hosts leave checksums and segments to their interfaces, and a veth does neither.
@@ -198,12 +192,6 @@ class P4Switch(ApSwitch):
         if self.process is process:
             lines = last_lines(self.log, SHOWN_LINES) + last_lines(self.log.with_suffix(".out"), SHOWN_LINES)
             error(f"\n*** {self.name}: the switch ended with code {code}; its log ends:\n{lines}")
-
-    def _queue_discipline(self, interface: str) -> str:
-        """Return the kind of the interface's root queue discipline; an empty string for the kernel's default."""
-        show = self.inside("tc", "qdisc", "show", "dev", interface, "root")
-        words = subprocess.run(show, capture_output=True, text=True, check=False).stdout.split()
-        return words[1] if len(words) > 2 and words[2] != "0:" else ""
 
     def _check_words(self, name: str, params: Mapping[str, Any]) -> None:
         """Raises LabError for a word that neither the class nor Mininet knows."""

@@ -79,3 +79,5 @@ def test_peers_carry_the_links(start: Start, tmp_path: Path) -> None:
         for rate, discipline in zip(("2Mbit", "1Mbit"), seen["at"], strict=True):
             assert f"qdisc {PEERS[name].kind} " in discipline and rate in discipline
             assert (" ack-filter" in discipline) == (name == "cake-ack-filter")
+    assert "discipline, htb with netem: rate=500000bit,burst=" in found["taken"]
+    assert ",limit=50,delay=25000us,jitter=10000us,loss=0.0100" in found["taken"]

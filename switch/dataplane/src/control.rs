@@ -52,7 +52,7 @@ use self::writes::Stage;
 use crate::engine::BlockingTask;
 pub use crate::engine::{Clock, Engine};
 use crate::engine_messages::{self, Command, Line, Place};
-use crate::port::{Capture, FilePort, MemoryPort, PacketPort, PortIo, mtu};
+use crate::port::{Capture, Discipline, FilePort, MemoryPort, PacketPort, PortIo, mtu};
 pub use crate::port::{MemoryEnd, PortConfig};
 
 /// Events of a kind, or packet-outs, that may wait to be fetched.
@@ -135,6 +135,8 @@ struct PortHandle {
     mtu: AtomicUsize,
     /// Link model that the packet thread has, or will have by its next command.
     link: Mutex<Option<LinkConfig>>,
+    /// Queue discipline that the interface had last, and the link model that the port got from one.
+    discipline: Mutex<(Discipline, Option<LinkConfig>)>,
     recent: Mutex<Recent>,
 }
 
@@ -379,6 +381,7 @@ impl PortHandle {
             failed: Arc::default(),
             interface_index: AtomicI32::new(0),
             link: Mutex::new(config.link.clone()),
+            discipline: Mutex::default(),
             recent: Mutex::default(),
         }
     }

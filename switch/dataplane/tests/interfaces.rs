@@ -5,6 +5,7 @@ mod common;
 #[path = "common/namespace.rs"]
 mod namespace;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use apswitch_core::state::frame::Pool;
@@ -292,5 +293,69 @@ fn ports_follow_their_interfaces() {
 
     let stats = dataplane.ports()[1].stats;
     assert!(stats.tx_packets >= 3, "{stats:?}");
+    dataplane.stop();
+}
+
+/// Mininet's TCLink, p4lang/tutorials and many scripts give a switch port its rate by `tc`.
+#[test]
+fn a_queue_discipline_of_an_interface_is_its_ports_link_model() {
+    if !enter() {
+        return;
+    }
+    for number in 1..=3 {
+        pair(&format!("s{number}"), &format!("h{number}"));
+    }
+    let tc = |arguments: &str| {
+        let done = Command::new("tc").args(arguments.split(' ')).status().expect("iproute2 is installed");
+        assert!(done.success(), "tc {arguments}");
+    };
+    let given = LinkConfig { rate: Some(2_000_000), ..Default::default() };
+    let port = |number: u16, link| PortConfig { number, interface: format!("s{number}"), link };
+    // As Mininet's TCLink does it.
+    tc("qdisc add dev s1 root handle 5:0 htb default 1");
+    tc("class add dev s1 parent 5:0 classid 5:1 htb rate 0.5Mbit burst 15k");
+    let config = DataplaneConfig {
+        ports: vec![port(1, None), port(2, Some(given.clone())), port(3, None)],
+        cpu_port: None,
+        priority_queues: 8,
+        seed: 1,
+        capture: None,
+        aside: at_once,
+    };
+    let (dataplane, _events) = Dataplane::start(config).unwrap();
+    let until = |number: usize, what: &dyn Fn(&Option<LinkConfig>) -> bool| {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let link = dataplane.views().remove(number - 1).1.link;
+            if what(&link) {
+                return link;
+            }
+            assert!(Instant::now() < deadline, "port {number} has {link:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let rate = |rate: u64| move |link: &Option<LinkConfig>| link.as_ref().is_some_and(|link| link.rate == Some(rate));
+    let link = until(1, &rate(500_000)).unwrap();
+    assert!(link.limit_packets == 1000 && link.burst < 2000, "{link:?}");
+    // While it runs: another rate, a queue below it, a second class, none.
+    tc("class change dev s1 parent 5:0 classid 5:1 htb rate 3Mbit burst 15k");
+    until(1, &rate(3_000_000));
+    tc("qdisc add dev s1 parent 5:1 handle 10: pfifo limit 7");
+    until(1, &|link| link.as_ref().is_some_and(|link| link.limit_packets == 7));
+    tc("class add dev s1 parent 5:0 classid 5:2 htb rate 1Mbit");
+    until(1, &|link| *link == Some(LinkConfig::default()));
+    tc("qdisc del dev s1 root");
+    tc("qdisc add dev s1 root tbf rate 40gbit burst 125000000 limit 12000");
+    let link = until(1, &rate(40_000_000_000)).unwrap();
+    assert!(link.limit_bytes == Some(12_000) && link.burst.abs_diff(125_000_000) < 1000, "{link:?}");
+    tc("qdisc del dev s1 root");
+    until(1, &|link| *link == Some(LinkConfig::default()));
+    // A port that was given a link model keeps it, and one whose discipline no link model is has none.
+    tc("qdisc add dev s2 root tbf rate 1mbit burst 5000 latency 50ms");
+    tc("qdisc add dev s3 root tbf rate 1mbit burst 5000 latency 50ms peakrate 2mbit mtu 1540");
+    tc("qdisc add dev s1 root tbf rate 1mbit burst 5000 latency 50ms");
+    until(1, &rate(1_000_000));
+    assert_eq!(until(2, &|_| true), Some(given));
+    assert_eq!(until(3, &|_| true), None);
     dataplane.stop();
 }

@@ -14,6 +14,7 @@ use futures_channel::oneshot;
 use super::{Dataplane, Inner, Notice, PortHandle, PortView, UpdateError, locked};
 use crate::block_on;
 use crate::engine_messages::Command;
+use crate::port::Discipline;
 
 /// Time that [`Window`] covers.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -121,6 +122,61 @@ impl Dataplane {
         self.inner.commands.send(Command::Enable { port, enabled });
         update_status(&self.inner, handle, &oper_status);
     }
+}
+
+/// Returns what is set of the model, as `--link` takes it.
+fn link_words(link: &LinkConfig) -> String {
+    let words = [
+        link.rate.map(|rate| format!("rate={rate}bit")),
+        (link.burst > 0).then(|| format!("burst={}", link.burst)),
+        Some(format!("limit={}", link.limit_packets)),
+        link.limit_bytes.map(|bytes| format!("limit-bytes={bytes}")),
+        (link.delay_ns > 0).then(|| format!("delay={}us", link.delay_ns / 1000)),
+        (link.jitter_ns > 0).then(|| format!("jitter={}us", link.jitter_ns / 1000)),
+        (link.loss > 0.0).then(|| format!("loss={:.4}", link.loss)),
+        (link.overhead > 0).then(|| format!("overhead={}", link.overhead)),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(",")
+}
+
+/// The port's interface has this queue discipline: its link model is the port's, unless somebody gave the port another
+/// one.
+pub fn set_discipline(inner: &Inner, port: &PortHandle, found: Discipline) {
+    let mut guard = locked(&port.discipline);
+    let (known, set) = &mut *guard;
+    if *known == found {
+        return;
+    }
+    let mut link = locked(&port.link);
+    let free = link.is_none() || *link == *set;
+    let (number, interface) = (port.number, &port.interface);
+    let config = match &found {
+        Discipline::Model(_, model) if free => {
+            tracing::info!(
+                "port {number} ({interface}): link model of its queue discipline, {found}: {}",
+                link_words(model)
+            );
+            Some(*model.clone())
+        }
+        _ if known.model().is_some() && *link == *set => {
+            tracing::info!("port {number} ({interface}): no link model any more, as its queue discipline is gone");
+            Some(LinkConfig::default())
+        }
+        _ => None,
+    };
+    let taken = found == Discipline::Default || config.is_some() && found.model().is_some();
+    if !taken {
+        tracing::warn!(
+            "port {number} ({interface}): its queue discipline, {found}, has no effect on what the switch sends: \
+             give the port a link model in its place (--link {number}:rate=...)"
+        );
+    }
+    if let Some(config) = config {
+        *link = Some(config.clone());
+        *set = Some(config.clone());
+        inner.commands.send(Command::Links { links: vec![(number, config)], done: oneshot::channel().0 });
+    }
+    *known = found;
 }
 
 /// The port's interface comes or goes.

@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 
 use super::{Inner, Notice, PortHandle, links, open_error, open_interface};
 use crate::engine_messages::Command;
-use crate::port::Interfaces;
+use crate::port::{Discipline, Interfaces};
 
 /// Interval at which [`look`] is due.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -60,8 +60,11 @@ fn age(inner: &Inner) {
     }
 }
 
-/// Follows the interfaces of ports: the kernel tells when one changes (rtnetlink(7), RTMGRP_LINK), and then all are
-/// looked at, as what it tells may also be lost.
+/// `RTMGRP_TC`: queue disciplines and classes.
+const TC_GROUP: u32 = 1 << (libc::RTNLGRP_TC - 1);
+
+/// Follows the interfaces of ports: the kernel tells when one or its queue discipline changes (rtnetlink(7)), and then
+/// all are looked at, as what it tells may also be lost.
 pub struct Follower {
     interfaces: Interfaces,
     changes: OwnedFd,
@@ -72,14 +75,15 @@ impl Follower {
     pub fn new() -> io::Result<Follower> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let changes = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-        bind(changes.as_raw_fd(), &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32))?;
+        bind(changes.as_raw_fd(), &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32 | TC_GROUP))?;
         Ok(Follower { interfaces: Interfaces::new()?, changes })
     }
 
     /// Follows the interfaces until the switch stops.
     pub fn follow(&self, inner: &Inner) {
+        let mut changed = true;
         while !inner.stopping.load(Relaxed) {
-            inner.ports().iter().for_each(|port| self.look(inner, port));
+            inner.ports().iter().for_each(|port| self.look(inner, port, changed));
             let mut fds = [self.changes.as_fd(), inner.stop.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             if let Err(e) = poll(&mut fds, PollTimeout::from(LOOK_INTERVAL))
                 && e != Errno::EINTR
@@ -87,24 +91,26 @@ impl Follower {
                 tracing::error!("poll: {e}");
                 thread::sleep(WATCH_INTERVAL);
             }
-            self.forget();
+            changed = self.forget();
         }
     }
 
-    /// Takes what the kernel tells: that it tells is enough.
-    fn forget(&self) {
+    /// Takes what the kernel tells: that it tells is enough. Returns whether it did.
+    fn forget(&self) -> bool {
         let mut message = [0; 8192];
+        let mut told = false;
         loop {
             match recv(self.changes.as_raw_fd(), &mut message, MsgFlags::MSG_DONTWAIT) {
                 // ENOBUFS: more was told than there is room for.
-                Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => {}
-                Err(_) => return,
+                Ok(_) | Err(Errno::ENOBUFS) => told = true,
+                Err(Errno::EINTR) => {}
+                Err(_) => return told,
             }
         }
     }
 
     /// A port is up when its interface is, and has a carrier.
-    fn look(&self, inner: &Inner, port: &PortHandle) {
+    fn look(&self, inner: &Inner, port: &PortHandle, changed: bool) {
         let (now, up) = match self.interfaces.flags(&port.interface) {
             Ok((index, flags)) if flags & libc::IFF_UP != 0 => (index, flags & libc::IFF_RUNNING != 0),
             _ => (0, false),
@@ -131,6 +137,12 @@ impl Follower {
             }
         }
         port.interface_index.store(now, Relaxed);
+        if now != 0 && (changed || known != now) {
+            match Discipline::read(now) {
+                Ok(found) => links::set_discipline(inner, port, found),
+                Err(e) => tracing::debug!("port {} ({}): queue discipline: {e}", port.number, port.interface),
+            }
+        }
         links::set_running(inner, port, up);
     }
 }

@@ -2,6 +2,7 @@
 //! Ports: frames in and out of an interface, in batches.
 
 mod checksum;
+mod discipline;
 mod memory;
 mod packet;
 mod pcap;
@@ -15,6 +16,7 @@ use apswitch_core::link::LinkConfig;
 use apswitch_core::port::PortNumber;
 use apswitch_core::state::frame::Packet;
 
+pub use self::discipline::Discipline;
 pub use self::memory::{MemoryEnd, MemoryPort};
 pub use self::packet::{Interfaces, PacketPort, mtu};
 pub use self::pcap::{Capture, FilePort, read_pcap};
