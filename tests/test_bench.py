@@ -162,7 +162,7 @@ def test_a_run_that_is_stopped_has_told_and_written_its_rows(tmp_path: Path, num
         while not (tmp_path / "summary.json").exists():
             assert process.poll() is None
         process.send_signal(number)
-        rest, _ = process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=240)
     assert row.split()[:2] == ["a", "1"] and "is there" in row
     assert (process.returncode, "written: " in rest) == (code, True)
     assert json.loads((tmp_path / "summary.json").read_text())["ratios"] == {"a": 1.0}

@@ -85,7 +85,7 @@ def units(words: list[str]) -> None:
 
 def make(words: list[str]) -> None:
     words = [word for word in words if word not in ("-C", "/opt/access-point")]
-    done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
 
 

@@ -74,7 +74,7 @@ def queues(tmp_path: Path, packets: list[tuple[float, bytes]], written: dict[str
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout
     return [queue_of(json.loads(line)) for line in told.splitlines()]
 

@@ -189,11 +189,11 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "accesspoint.checks.hostile", "--only", "idle-connections", "--out", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         # Switch, source, other client and their parents.
-        assert eventually(lambda: run.poll() is not None or len(family(run.pid)) >= 5, 60)
+        assert eventually(lambda: run.poll() is not None or len(family(run.pid)) >= 5, 120)
         started = family(run.pid)
         assert run.poll() is None
         run.terminate()
-        run.communicate(timeout=60)
+        run.communicate(timeout=240)
     assert run.returncode == 128 + signal.SIGTERM
     assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
     assert {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")} <= before

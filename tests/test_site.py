@@ -71,7 +71,7 @@ def test_search_from_disk_finds_page(site: Path) -> None:
         window.open(f"file://{site}/index.html")
         window.run("document.querySelector('[data-md-toggle=search]').click()")
         window.find("input.md-search__input").send_keys("glossary")
-        assert eventually(lambda: "Glossary and names" in window.text(".md-search-result"), 60)
+        assert eventually(lambda: "Glossary and names" in window.text(".md-search-result"), 120)
 
 
 def test_a_broken_link_is_an_error(tmp_path: Path) -> None:

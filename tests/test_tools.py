@@ -23,7 +23,7 @@ exit $1
 
 
 def progress(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([ROOT / "tools/progress.py", *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run([ROOT / "tools/progress.py", *words], capture_output=True, text=True, timeout=240)
 
 
 def test_a_long_build_says_how_far_it_is_and_what_it_said_when_it_fails() -> None:
@@ -39,7 +39,7 @@ def test_a_build_beside_others_of_make_hears_nothing_of_their_places(tmp_path: P
     (tmp_path / "Makefile").write_text(
         f"both: one two\none two:\n\t@{ROOT}/tools/progress.py cargo $@ -- sh -c 'echo flags=$$MAKEFLAGS; exit 1'\n"
     )
-    done = subprocess.run(["make", "-k", "-j2"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["make", "-k", "-j2"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert [line for line in done.stderr.splitlines() if line.startswith("flags")] == ["flags=", "flags="]
 
 
@@ -74,7 +74,7 @@ def run_as_a_part(folder: Path, *options: str) -> "subprocess.CompletedProcess[s
         "runner.CONTENTS = {'own': 'a part'}\n"
         f"sys.exit(runner.main(['own', *{options!r}]))\n"
     )
-    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 def test_summary_names_what_was_skipped_and_what_failed(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_part_whose_tests_are_all_in_real_time_passes(tmp_path: Path) -> None:
 
 def test_missing_tools_are_named_at_the_start(tmp_path: Path) -> None:
     script = RUNNER + "runner.TOOLS = {'no-such-tool': 'do it: apt install it'}\nsys.exit(runner.main(['check']))\n"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert done.stderr == "error: no-such-tool is missing: needed to do it: apt install it\n"
 
@@ -133,7 +133,7 @@ def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:
         "sys.exit(runner.main([]))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 1, done.stderr
     assert "on" in done.stdout.splitlines()

@@ -19,7 +19,7 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_code, rpc_status
 from google.protobuf import text_format
 
-WAIT = 10.0  # seconds; only a failing test waits that long
+WAIT = 60.0  # seconds; only a failing test waits that long
 EMPTY = Path(os.devnull)
 
 

@@ -30,7 +30,7 @@ from accesspoint.topologies.requirements import ROOT, LabError
 
 TARGETS = ("apswitch", "bmv2")
 ETH_P_ALL = 3
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 240.0
 
 STATION = bytes.fromhex("020000000001")
 SERVER = bytes.fromhex("020000000002")
@@ -59,10 +59,10 @@ def end(process: subprocess.Popen[Any]) -> int:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(5)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(120)
     return process.returncode
 
 

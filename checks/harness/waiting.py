@@ -14,7 +14,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0.02) -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 120.0, pause: float = 0.02) -> Any:
     """Wait until `holds` returns something true, and return that, or its last value after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := holds()) and time.monotonic() < deadline:
@@ -22,7 +22,7 @@ def eventually(holds: Callable[[], Any], seconds: float = 10.0, pause: float = 0
     return value
 
 
-async def until(holds: Callable[[], Any], seconds: float = 60.0, pause: float = 0.01) -> None:
+async def until(holds: Callable[[], Any], seconds: float = 240.0, pause: float = 0.01) -> None:
     """Wait in an event loop until `holds` returns something true. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not holds():

@@ -151,7 +151,7 @@ def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[s
 def check(path: Path) -> tuple[int, str, str]:
     """`--check` of a file: code, output, errors."""
     command = [sys.executable, "-m", "accesspoint.controller", "--config", str(path), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -40,13 +40,14 @@ def test_commands_beside_a_controller(link_lab: SwitchLab, tmp_path: Path, apctl
             else:
                 there = command.replace("curl -s", "curl -sf").replace("localhost:8080", controller.url)
                 there = there.replace("out/", f"{tmp_path}/")
-                done = subprocess.run(["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, timeout=90)
+                words = ["bash", "-c", there]
+                done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, timeout=240)
                 code, output, errors = done.returncode, done.stdout.decode(), done.stderr.decode()
             assert code == 0 and output, f"{page.name}: {command}\n{output}{errors}"
             executed += 1
         for script in re.findall(r"^<!-- controller -->\n```python\n(.*?)^```", page.read_text(), re.M | re.S):
             done = subprocess.run(
-                [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, timeout=90
+                [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, timeout=240
             )
             assert done.returncode == 0, f"{page.name}: {done.stderr.decode()}"
             executed += 1

@@ -107,7 +107,7 @@ def apctl(place: Namespace, *words: str) -> "subprocess.CompletedProcess[str]":
     )
     with place.entered():
         return subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, timeout=240
         )
 
 

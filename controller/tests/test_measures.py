@@ -50,7 +50,7 @@ def test_a_measure_is_added_in_one_place(link_lab: SwitchLab, changed: Path, win
     # The database is one of before.
     before = link_lab.controller()
     before.process.terminate()
-    before.process.wait(30)
+    before.process.wait(120)
     database = before.errors.with_suffix(".db")
     token_file = link_lab.directory / "config1.token"
     token_file.write_text(before.token)

@@ -28,7 +28,7 @@ def prometheus() -> None:
 def promtool(*arguments: str, directory: Path = MONITORING, text: str | None = None) -> str:
     """Run promtool, which must succeed; return its output."""
     command = ["promtool", *arguments]
-    done = subprocess.run(command, cwd=directory, input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=directory, input=text, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

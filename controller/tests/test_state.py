@@ -514,4 +514,4 @@ def test_a_controller_goes_on_where_it_stopped(link_lab: SwitchLab) -> None:
             wait_for(lambda: first.get()["state"] == "ready")
         finally:
             again.terminate()
-            again.wait(10)
+            again.wait(120)

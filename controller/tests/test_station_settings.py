@@ -190,7 +190,7 @@ def test_nothing_is_sent_to_who_is_blocked(radio: tuple[SwitchLab, Controller]) 
     # Another controller that takes the switch over finds it so.
     lab.controllers.remove(controller)
     controller.process.kill()
-    controller.process.wait(30)
+    controller.process.wait(120)
     again = lab.controller(ports=PORTS, stations={STATION.hex(":"): {"blocked": True}}, election_id=2)
     wait_for(lambda: again.knows(STATION))
     assert both() == {OTHER}

@@ -42,7 +42,7 @@ def analyze(unit: Path, tmp_path: Path, *words: str) -> subprocess.CompletedProc
         pytest.skip("systemd-analyze is missing: apt-get install systemd")
     copy = tmp_path / unit.name
     copy.write_text(unit.read_text().replace(INSTALLED, str(ROOT)))
-    return subprocess.run(["systemd-analyze", *words, copy], capture_output=True, text=True, timeout=60)
+    return subprocess.run(["systemd-analyze", *words, copy], capture_output=True, text=True, timeout=240)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -150,7 +150,7 @@ def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[s
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"access_points": [access_point(pipeline=PIPELINE)]}))
     command = [sys.executable, "-m", "accesspoint.controller", "--config", str(path), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {words}") and done.stderr.count("\n") == 1
 

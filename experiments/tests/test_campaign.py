@@ -82,11 +82,11 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path, capsys: pytest.CaptureFix
     out = ["--out", str(tmp_path)]
     run = start("run", *SHORT, "--arms", "fifo,ours", *out)
     assert eventually(lambda: "fifo_1" in finished_runs(tmp_path), seconds=150)
-    assert eventually(lambda: bool(processes_of("accesspoint.experiments.execution.worker", tmp_path)), seconds=30)
+    assert eventually(lambda: bool(processes_of("accesspoint.experiments.execution.worker", tmp_path)), seconds=120)
     run.send_signal(signal.SIGINT)
     assert "`resume` continues" in end(run, 130)
     # The process that cleans up after a worker ends later.
-    assert eventually(lambda: not processes_of("accesspoint.experiments.execution.worker", tmp_path), seconds=30)
+    assert eventually(lambda: not processes_of("accesspoint.experiments.execution.worker", tmp_path), seconds=120)
     assert finished_runs(tmp_path) == {"fifo_1"}
     assert not list(tmp_path.glob("ncr-testbed/quick/runs/.part-*"))
     made = (tmp_path / "ncr-testbed/quick/runs/fifo_1/run.json").read_bytes()

@@ -80,9 +80,9 @@ def test_an_interrupted_run_claims_no_summary(tmp_path: Path, number: signal.Sig
     )  # fmt: skip
     order = plan.make(registry.find("headline"), False, ["fifo"]).orders()[0]
     # However slow the machine is, the live line has the download's rate at some time.
-    assert eventually(lambda: re.search(r"down [1-9].* Mb/s  ping \d", kept.live(order)) is not None, seconds=60)
+    assert eventually(lambda: re.search(r"down [1-9].* Mb/s  ping \d", kept.live(order)) is not None, seconds=120)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == code, output
     assert "Traceback" not in output
     assert {path.name for path in kept.directory.iterdir()} == {"plan.json", "machine.json", "runs"}

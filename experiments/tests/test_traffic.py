@@ -52,7 +52,7 @@ def test_the_probe_measures_the_round_trip_and_both_ways() -> None:
     reflector = subprocess.Popen([*module, "reflect", "127.0.0.1", port], cwd=ROOT)
     try:
         command = [*module, "send", "127.0.0.1", port, "2"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     finally:
         reflector.kill()
         reflector.wait()
@@ -132,7 +132,7 @@ def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(stops: Litera
     made = Transfer(host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", port=free_port(), stops=stops)
     made.await_listening()
     made.begin(2)
-    assert eventually(lambda: len(samples) > 2, 15.0)
+    assert eventually(lambda: len(samples) > 2, 120)
     made.require_alive()
     made.end()
     sender, receiver = host.commands

@@ -88,7 +88,7 @@ class Capture:
 
     def seen(self) -> tuple[int, int]:
         """Return the frames so far, and those with the words in clear."""
-        frames, clear = map(int, self._process.communicate("\n", timeout=20)[0].split())
+        frames, clear = map(int, self._process.communicate("\n", timeout=120)[0].split())
         return frames, clear
 
 

@@ -29,7 +29,7 @@ def reading(scene: Scene, port: str) -> "subprocess.Popen[Any]":
 
 
 def last_line(process: "subprocess.Popen[Any]") -> str:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=240)
     return str(output.splitlines()[-1])
 
 
@@ -148,4 +148,4 @@ s.recv(1)
     socks.kill()
     assert sink.stdout
     assert sink.stdout.readline().split()[2] == "ConnectionResetError"
-    assert "ConnectionResetError" in client.communicate(timeout=20)[1]
+    assert "ConnectionResetError" in client.communicate(timeout=120)[1]

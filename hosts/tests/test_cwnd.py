@@ -36,10 +36,10 @@ def counted(terminal: Terminal) -> tuple[int, int]:
 def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
     with Cell(4) as cell:
         flows = start(cell.terminals)
-        high = eventually(lambda: min(flow.ratios()[0] for flow in flows) > 8, 20)
+        high = eventually(lambda: min(flow.ratios()[0] for flow in flows) > 8, 120)
         assert high, f"the uplink's buffer does not fill: {[flow.ratios() for flow in flows]}"
         daemons = [terminal.middleware(*FIVE) for terminal in cell.terminals]
-        assert eventually(lambda: max(flow.ratios()[0] for flow in flows) < 6, 15)
+        assert eventually(lambda: max(flow.ratios()[0] for flow in flows) < 6, 120)
         ratios, before = [], [flow.info()[0]["acked"] for flow in flows]
         for _ in range(12):
             time.sleep(0.5)
@@ -57,8 +57,8 @@ def test_holds_the_ratio_of_live_connections_and_lets_go_at_the_end() -> None:
         bounded = [flow.info()[0]["cwnd"] for flow in flows]
         for daemon in daemons:
             daemon.terminate()
-            assert daemon.wait(5) == 0
-        grown = eventually(lambda: all(f.info()[0]["cwnd"] > 2 * w for f, w in zip(flows, bounded, strict=True)), 15)
+            assert daemon.wait(120) == 0
+        grown = eventually(lambda: all(f.info()[0]["cwnd"] > 2 * w for f, w in zip(flows, bounded, strict=True)), 120)
         assert grown, (bounded, [flow.info() for flow in flows])
 
 
@@ -69,9 +69,9 @@ def test_a_loss_does_not_lower_the_bound() -> None:
     with Cell(1) as cell:
         (terminal,) = cell.terminals
         (flow,) = start([terminal])
-        assert eventually(lambda: flow.ratios()[0] > 7, 20)
+        assert eventually(lambda: flow.ratios()[0] > 7, 120)
         terminal.middleware(*FIVE)
-        assert eventually(lambda: terminal.bounds() and terminal.bounds()[0] > 4, 15), terminal.status()
+        assert eventually(lambda: terminal.bounds() and terminal.bounds()[0] > 4, 120), terminal.status()
         time.sleep(3)  # the RTT is steady, so that the bound does not move
         for _ in range(2):
             terminal.host.run("tc", "qdisc", "add", "dev", "eth0", "root", "blackhole")
@@ -116,7 +116,7 @@ def test_partly_deployed() -> None:
             terminal.middleware(*FIVE)
         flows = start(cell.terminals)
         for terminal in (first, second):
-            assert eventually(terminal.bounds, 20)
+            assert eventually(terminal.bounds, 120)
         # A terminal without the middleware is neither counted nor bounded, and one with it is not starved.
         assert eventually(lambda: counted(first) == (2, 2)), first.status()
         before = [flow.info()[0]["acked"] for flow in flows]
@@ -156,7 +156,7 @@ def test_strangers_change_nothing() -> None:
             "    time.sleep(0.05)\n"
         )
         other.terminate()
-        other.wait(5)
+        other.wait(120)
         play = stranger.host.popen("python3", "-c", recorder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert play.stdout
         assert play.stdout.readline() == "recorded\n"
@@ -164,7 +164,7 @@ def test_strangers_change_nothing() -> None:
         leaver.wait()
         assert eventually(lambda: first.status()["terminals"] == 1)
         before = first.status()["datagrams"]
-        play.communicate("play\n", timeout=30)
+        play.communicate("play\n", timeout=120)
         status = first.status()
         after = status["datagrams"]
         assert status["terminals"] == 1, status
@@ -188,7 +188,7 @@ def test_without_privilege_it_announces_and_counts(tmp_path: Path) -> None:
         weak.connect("--pause", "0.02").go()
         assert eventually(lambda: cell.terminals[0].status()["sending"] == 1)
         daemon.terminate()
-        assert "announcing and counting continue" in daemon.communicate(timeout=5)[1]
+        assert "announcing and counting continue" in daemon.communicate(timeout=120)[1]
         assert daemon.returncode == 0
 
 
@@ -214,7 +214,7 @@ def test_nobody_else_takes_the_status_sockets_place() -> None:
         again = terminal.middleware("--observe")
         assert terminal.status()["interface"] == "eth0"
         again.terminate()
-        assert again.wait(5) == 0
+        assert again.wait(120) == 0
         assert not path.exists()
 
 
@@ -252,7 +252,7 @@ def test_calibrates_live() -> None:
         calibration = first.host.popen(*command, stdout=subprocess.PIPE, text=True)
         time.sleep(4)
         flows[1].go()
-        fit = json.loads(calibration.communicate(timeout=20)[0])
+        fit = json.loads(calibration.communicate(timeout=120)[0])
         # A wired link: two carry as much as one, so f does not fall.
         assert 4.3 < fit["mbit_per_s"] < 6, fit
         assert -0.35 < fit["exponent"] <= 0, fit
@@ -275,11 +275,11 @@ def test_the_commands_of_its_page() -> None:
         for command in others:
             assert "19.0" in terminal.host.run(*command.split(), cwd=ROOT)
         daemon.terminate()
-        assert daemon.wait(5) == 0
+        assert daemon.wait(120) == 0
 
 
 def hosts(*words: str | Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([HOSTS, "cwnd", *words], capture_output=True, text=True, timeout=20)
+    return subprocess.run([HOSTS, "cwnd", *words], capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def start(host: PathHost, model: Model, to: str, *options: str) -> "subprocess.P
 
 def end(client: "subprocess.Popen[str]", code: int = 0) -> list[dict[str, Any]]:
     """The sessions of a run with --json."""
-    out, err = client.communicate(timeout=60)
+    out, err = client.communicate(timeout=240)
     assert client.returncode == code, out + err
     lines = [json.loads(line) for line in out.splitlines()]
     assert lines[0]["kind"] == "run" and all(line["kind"] == "session" for line in lines[1:])
@@ -98,13 +98,13 @@ def test_the_page_is_true(paths: Paths, tmp_path: Path) -> None:
     serve_, run, fairness = documented_commands("sessions")
     server = b.popen(*serve_.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout and server.stdout.readline() == f"listening on [::]:{PORT}\n"
-    a.run("bash", "-c", run, cwd=ROOT, timeout=60)
+    a.run("bash", "-c", run, cwd=ROOT, timeout=240)
     assert "IF (95 %)" in a.run(*fairness.split(), cwd=ROOT)
     # The page's own model is one.
     own = tmp_path / "mine.json"
     own.write_text(re.search(r"```json\n(\{\n.*?)```", page, re.S)[1])  # type: ignore[index]
     client = a.popen(HOSTS, "sessions", "run", own, "--to", "10.0.0.1", "--json", stdout=subprocess.PIPE, text=True)
-    assert len(client.communicate(timeout=60)[0].splitlines()) == 6
+    assert len(client.communicate(timeout=240)[0].splitlines()) == 6
 
 
 @pytest.mark.realtime
@@ -177,7 +177,7 @@ def test_wrong_sockets_are_named_before_the_run_begins(paths: Paths) -> None:
     ):
         model = {"seconds": 5, "users": [user("x", direction, (0, 1), **more)]}
         client = start(a, model, wire.b_ip, "--json")
-        out, err = client.communicate(timeout=20)
+        out, err = client.communicate(timeout=120)
         assert (client.returncode, out, err.count("\n")) == (2, "", 1), out + err
         assert err.startswith("error: users[0] (x): ") and message in err, err
 
@@ -193,7 +193,7 @@ def test_a_server_that_vanishes_costs_no_result(paths: Paths) -> None:
     client = start(a, {"seconds": 4, "users": users}, link.b_ip, "--json")
     time.sleep(1.6)
     server.send_signal(signal.SIGKILL)
-    out, err = client.communicate(timeout=30)
+    out, err = client.communicate(timeout=120)
     assert client.returncode == 2
     assert re.fullmatch(r"error: \d+ of 21 sessions failed, first \w+ session \d+: [^\n]+\n", err), err
     found = [json.loads(line) for line in out.splitlines()][1:]
@@ -237,7 +237,7 @@ def test_results_come_as_sessions_end_and_an_interrupt_ends_the_run(paths: Paths
     assert json.loads(client.stdout.readline())["kind"] == "run"
     assert json.loads(client.stdout.readline())["outcome"] == "finished"
     client.send_signal(signal.SIGINT)
-    out, err = client.communicate(timeout=20)
+    out, err = client.communicate(timeout=120)
     assert (client.returncode, out, err) == (0, "", "")
 
 
@@ -260,7 +260,7 @@ def test_who_waits_for_a_slow_link_takes_no_cpu(paths: Paths) -> None:
     assert min(s["finish"] for s in found if s["session"] == 2) > 2.3, found
     spent = {"client": cpu_seconds(client), "server": cpu_seconds(server)}
     client.send_signal(signal.SIGINT)
-    client.communicate(timeout=20)
+    client.communicate(timeout=120)
     assert max(spent.values()) < 0.25, f"{spent} s of CPU for 600 kB"
 
 
@@ -273,13 +273,13 @@ def test_a_thousand_sessions_need_little_memory(paths: Paths) -> None:
     users = [user(f"u{i}", "down" if i % 2 else "up", (i / 1000, 20_000)) for i in range(1000)]
     for connection in ("user", "session"):
         client = start(a, {"seconds": 30, "connection": connection, "users": users}, wire.b_ip, "--json")
-        out, err = client.communicate(timeout=60)
+        out, err = client.communicate(timeout=240)
         assert client.returncode == 0, err
         found = [json.loads(line) for line in out.splitlines()][1:]
         assert len(found) == 1000 and all(s["outcome"] == "finished" for s in found)
     status = Path(f"/proc/{server.pid}/status").read_text()
     assert int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) < 64_000  # type: ignore[index]
-    assert eventually(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) <= 20, 5)
+    assert eventually(lambda: len(os.listdir(f"/proc/{server.pid}/fd")) <= 20, 120)
 
 
 @pytest.mark.realtime
@@ -298,7 +298,7 @@ def test_stations_begin_together_and_their_results_are_one_run(paths: Paths, tmp
         options = ("--user", station["name"], "--at", at, "--congestion", "reno", "--json")
         clients.append(start(host, model, link.b_ip, *options))
     for number, client in enumerate(clients):
-        out, err = client.communicate(timeout=60)
+        out, err = client.communicate(timeout=240)
         assert client.returncode == 0, err
         files.append(tmp_path / f"{number}.jsonl")
         files[-1].write_text(out)
@@ -339,7 +339,7 @@ for request in (bytes(16), b"\\x01" * 16, os.urandom(16), b"\\x02" + bytes(14) +
     data.close()
 control.sendall(b"nonsense\\n")
 """
-    a.run("python3", "-c", script, timeout=60)
+    a.run("python3", "-c", script, timeout=240)
     assert server.poll() is None
     model = {"seconds": 5, "users": [user("u", "down", (0, 1000))]}
     assert end(start(a, model, wire.b_ip, "--json"))[0]["outcome"] == "finished"
@@ -380,7 +380,7 @@ print(alive)
     sessions = [(number / 100, 1000) for number in range(10)]
     model = {"seconds": 5, "users": [user("u", "down", *sessions)]}
     assert {session["outcome"] for session in end(start(a, model, wire.b_ip, "--json"))} == {"finished"}
-    assert int(flood.communicate("\n", timeout=30)[0]) <= 50
+    assert int(flood.communicate("\n", timeout=120)[0]) <= 50
     assert server.poll() is None
 
 
@@ -393,20 +393,20 @@ def test_who_may_have_the_server_send_how(paths: Paths) -> None:
     server = serve(b, "--connections", "100")
     for control in ("cubic", "reno"):
         client = start(a, model, wire.b_ip, "--congestion", control)
-        said = "".join(client.communicate(timeout=30))
+        said = "".join(client.communicate(timeout=120))
         refused = f"congestion control '{control}': start the server with --congestion {control}"
         assert (refused in said) == (control not in allowed), said
     server.kill()
     server.wait()
     serve(b, "--congestion", "reno")
     assert end(start(a, model, wire.b_ip, "--json", "--congestion", "reno"))[0]["congestion"] == "reno"
-    refused = "".join(start(a, model, wire.b_ip, "--congestion", "x" * 4000).communicate(timeout=30))
+    refused = "".join(start(a, model, wire.b_ip, "--congestion", "x" * 4000).communicate(timeout=120))
     assert "x" * 100 not in refused.replace("x" * 4000, "", 1), "what strangers write is not said again"
 
 
 def test_the_server_is_for_this_host_unless_told() -> None:
     done = subprocess.run(
-        [HOSTS, "sessions", "serve", "--listen", "[::]:0"], capture_output=True, text=True, timeout=20
+        [HOSTS, "sessions", "serve", "--listen", "[::]:0"], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, "say --open, or listen on 127.0.0.1" in done.stderr) == (2, True)
     words: list[str | Path] = [HOSTS, "sessions", "serve", "--listen", "127.0.0.1:0"]

@@ -132,7 +132,7 @@ def test_stopped_client_is_said_to_be_lost(start: Start) -> None:
     try:
         assert client.stdout.readline() == "primary\n"
         client.send_signal(signal.SIGSTOP)
-        assert eventually(lambda: "disconnected: no answer for" in log.read_text(), 30)
+        assert eventually(lambda: "disconnected: no answer for" in log.read_text(), 120)
         assert "stream as primary of the default role with election id 1 ended: " in log.read_text()
     finally:
         client.kill()

@@ -63,7 +63,7 @@ def changing(directory: Path) -> float:
     profile = LinkProfile("changing", 2 * RATE, 2 * RATE, down_trace=str(trace), up_trace=str(trace))
     with PeerLab(profile, directory, peer="cake") as lab:
         lab.server.popen(["iperf3", "-s"])
-        assert eventually(lambda: bool(lab.server.run("ss", "-Hltn", "sport = :5201")), 15.0)
+        assert eventually(lambda: bool(lab.server.run("ss", "-Hltn", "sport = :5201")), 120)
         said = json.loads(lab.stations[0].run("iperf3", "-c", lab.server.IP(), "-J", "-t", "4", "-R"))
         lab.require_running()
     return float(said["end"]["sum_received"]["bits_per_second"])

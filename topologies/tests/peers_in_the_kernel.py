@@ -25,7 +25,7 @@ def measure(peer: str, directory: Path) -> dict[str, Any]:
         station, server = lab.stations[0], lab.server
         pings = station.run("ping", "-c", "4", "-i", "0.2", server.IP())
         server.popen(["iperf3", "-s"])
-        assert eventually(lambda: bool(server.run("ss", "-Hltn", "sport = :5201")), 15.0)
+        assert eventually(lambda: bool(server.run("ss", "-Hltn", "sport = :5201")), 120)
         said = json.loads(station.run("iperf3", "-c", server.IP(), "-J", "-t", "2", "-R"))
         hops = [intf.name for intf in lab.access_point.intfList() if intf.name != "lo"]
         at = [lab.access_point.cmd("tc", "qdisc", "show", "dev", name) for name in hops]

@@ -49,7 +49,7 @@ try:
 except LabError as error:
     print(error)
 """,
-        timeout=90,
+        timeout=240,
     )
     assert re.findall(r"(\d) received", output) == ["5", "2", "0", "2"], output
     assert round_trips(output)[0] >= 30

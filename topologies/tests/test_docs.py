@@ -39,6 +39,6 @@ def test_commands_in_the_lab_and_beside_it(start: Start) -> None:
     for command in block("lab"):
         there = command.replace("curl -s", "curl -sf").replace("localhost:8080", rest)
         done = subprocess.run(
-            ["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+            ["bash", "-c", there], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
         )
         assert done.returncode == 0 and done.stdout, command

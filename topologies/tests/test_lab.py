@@ -23,7 +23,7 @@ def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
     process = start(
         "-m", "accesspoint.topologies.lab", *options, *(word for command in commands for word in ("--exec", command))
     )
-    output, _ = process.communicate(timeout=90)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     return output
 
@@ -92,7 +92,7 @@ def test_two_labs_side_by_side(start: Start, tmp_path: Path) -> None:
     assert "3 packets transmitted, 3 received" in second
     assert first != second.splitlines()[0].strip()
     over.touch()
-    rest, _ = busy.communicate(timeout=60)
+    rest, _ = busy.communicate(timeout=240)
     assert "answered" in rest and "lost" not in rest
 
 
@@ -111,7 +111,7 @@ def test_lab_exec_returns_the_status_of_the_first_command_that_failed(
     start: Start, commands: list[str], status: int
 ) -> None:
     process = start("-m", "accesspoint.topologies.lab", *(word for command in commands for word in ("--exec", command)))
-    output, _ = process.communicate(timeout=90)
+    output, _ = process.communicate(timeout=240)
     assert process.returncode == status, output
 
 
@@ -121,7 +121,7 @@ def test_lab_of_a_killed_process_leaves_no_folder_to_the_next(start: Start, tmp_
     )
     assert process.stdout and process.stdout.readline()
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert [path.name[:4] for path in tmp_path.iterdir()] == ["lab-"]
     other = start("-m", "accesspoint.topologies.lab", "--exec", "sta1 true", TMPDIR=str(tmp_path))
     assert other.wait(60) == 0 and not list(tmp_path.iterdir())
@@ -134,7 +134,7 @@ def test_lab_without_root_runs_in_a_user_namespace() -> None:
     if subprocess.run([*bare, "unshare", "-Urnm", "true"], check=False, capture_output=True).returncode:
         pytest.skip("user namespaces are not permitted to other users than root")
     command = [sys.executable, "-m", "accesspoint.topologies.lab", "--exec", "sta1 ping -c 2 -i 0.2 server"]
-    done = subprocess.run([*bare, *command], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run([*bare, *command], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     output = done.stderr + done.stdout
     assert done.returncode == 0 and "2 received" in output, output
     assert output.startswith("note: without root the lab has a network of its own")
@@ -151,10 +151,10 @@ def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals, code:
     namespaces = network_namespaces(pids) - network_namespaces({process.pid})
     assert len(namespaces) == 2
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == code
-    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15.0)
-    assert eventually(lambda: f" {prefix}-" not in links(), 15.0)
+    assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 120)
+    assert eventually(lambda: f" {prefix}-" not in links(), 120)
     everyone = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
     assert not namespaces & network_namespaces(everyone)
 
@@ -175,6 +175,6 @@ def test_bad_input_gets_one_line(
     start: Start, options: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
     process = start("-m", "accesspoint.topologies.lab", *options, "--exec", "nodes", **environment)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == 2
     assert output.startswith(f"error: {message}") and output.count("\n") == 1

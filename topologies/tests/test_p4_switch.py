@@ -234,7 +234,7 @@ def test_p4_switch_of_a_killed_script_leaves_no_folder_to_the_next(start: Start,
     assert process.stdout
     folder = Path(next(line for line in process.stdout if line.startswith(str(tmp_path))).strip())
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert folder.is_dir()
     (tmp_path / "s1-others").mkdir()  # nobody's of this project
     played(start, "hosts({}, {}, to=switch())\nnet.start()", TMPDIR=str(tmp_path))

@@ -39,7 +39,7 @@ def test_a_black_hole_and_its_end() -> None:
         assert "0 received" in a.run("ping", "-c1", "-W1", link.b_ip, check=False)
         link.restore()
         # The first request after it may still wait for an answer of the neighbour's.
-        assert eventually(lambda: "1 received" in a.run("ping", "-c1", "-W5", link.b_ip, check=False), 15.0)
+        assert eventually(lambda: "1 received" in a.run("ping", "-c1", "-W5", link.b_ip, check=False), 120)
 
 
 def test_a_bad_model_is_named() -> None:
@@ -62,4 +62,4 @@ def test_nothing_outlives_a_killed_user() -> None:
     user.kill()
     user.wait()
     start = time.monotonic()
-    assert eventually(lambda: not network_namespaces(pids), 15.0), f"still there after {time.monotonic() - start:.0f} s"
+    assert eventually(lambda: not network_namespaces(pids), 120), f"still there after {time.monotonic() - start:.0f} s"

@@ -43,7 +43,7 @@ class Daemon:
         for line in self.process.stderr:
             self.log.append(line.rstrip())
 
-    def await_line(self, text: str, seconds: float = 20) -> None:
+    def await_line(self, text: str, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not any(text in line for line in list(self.log)):
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.log}"

@@ -114,7 +114,7 @@ class Transfer:
         """Both programs' figures, the receiver's count of bytes as `received`."""
         assert self.sender
         sent = json.loads(self.sender.communicate(timeout=120)[0])
-        received = json.loads(self.receiver.communicate(timeout=20)[0])
+        received = json.loads(self.receiver.communicate(timeout=120)[0])
         return {**received, "received": received["bytes"], **sent}
 
     def abandon(self) -> None:
@@ -214,7 +214,7 @@ class UmlTransfer:
         finally:
             self.kernel.kill()
             self._folder.cleanup()
-        received = json.loads(self.receiver.communicate(timeout=20)[0])
+        received = json.loads(self.receiver.communicate(timeout=120)[0])
         return {**received, "received": received["bytes"], **sent}
 
 

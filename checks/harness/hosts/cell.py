@@ -87,7 +87,7 @@ class Terminal:
     def refusal(self, *options: str) -> str:
         """The one line of a `hosts cwnd run` that does not start."""
         daemon = self._start(options, KEY, ())
-        said = str(daemon.communicate(timeout=10)[1])
+        said = str(daemon.communicate(timeout=120)[1])
         assert daemon.returncode == 2, said
         return said
 

@@ -100,7 +100,7 @@ def received_bytes(host: PathHost, interface: str) -> int:
     return int(json.loads(host.ip("-s", "-j", "link", "show", interface))[0]["stats64"]["rx"]["bytes"])
 
 
-def when_received(link: PathLink, octets: int, then: Callable[[], object], seconds: float = 20) -> None:
+def when_received(link: PathLink, octets: int, then: Callable[[], object], seconds: float = 120) -> None:
     """Does `then` once the far end of a link has received so many octets."""
     deadline = time.monotonic() + seconds
     while received_bytes(link.b, link.b_if) < octets:

@@ -115,11 +115,11 @@ def syn(dst: str, port: int, options: list[str]) -> None:
     probe.connect((dst, port))
     src = probe.getsockname()[0]
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
-    raw.settimeout(5)
+    raw.settimeout(60)
     for index, some in enumerate(options):
         sport = 20000 + index
         raw.sendto(Segment(src, dst, sport, port, 1, 0, SYN, MSS + some).tcp(), (dst, 0))
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             answer = Segment.parse(raw.recv(65535))
             if answer and answer.dport == sport and answer.flags & ACK:

@@ -14,7 +14,7 @@ use apswitch_reference::{Output, Reference, Setup};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 
 /// A directory that is gone when the test is.
 struct Scratch(PathBuf);

@@ -22,7 +22,7 @@ use super::shared::Shared;
 mod namespace;
 use namespace::{enter, pair};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 const CPU_PORT: PortNumber = 510;
 
 /// A switch with the interface `s1` as port 1, and its gNMI service.

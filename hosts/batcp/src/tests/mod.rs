@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::hello::{ANSWER, Answer, Hello, Keys};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options { window: 100_000, timeout: Duration::from_secs(2), ..Options::default() }

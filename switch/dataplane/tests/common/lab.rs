@@ -6,7 +6,7 @@ use std::time::Duration;
 use apswitch_dataplane::control::*;
 
 /// Time within which everything arrives that arrives at all.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(60);
 /// Long enough to believe that nothing more arrives, after something that was sent later has arrived.
 const NOTHING: Duration = Duration::from_millis(5);
 
