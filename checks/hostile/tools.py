@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import grpc
 import hpack
@@ -55,6 +56,24 @@ def many(
 
     calls = [channel(target, number) for number in range(connections)]
     together(*((lambda call=call, n=n: ask(call, n)) for call in calls for n in range(at_once)))
+
+
+def leave(target: Target, method: str, requests: Sequence[bytes], stream: bool = False, at_once: int = 8) -> None:
+    """Begin requests on four connections and cancel each when `at_once` others have begun after it: what a server has
+    begun for them must not pile up."""
+
+    def one(number: int) -> None:
+        call = channel(target, number)
+        rpc = call.unary_stream(method) if stream else call.unary_unary(method)
+        begun: list[Any] = []
+        while target.running():
+            request = target.random.choice(requests)
+            begun.append(rpc(request, timeout=target.left()) if stream else rpc.future(request, timeout=target.left()))
+            if len(begun) > at_once:
+                begun.pop(0).cancel()
+            time.sleep(0.0005)
+
+    together(*[lambda number=number: one(number) for number in range(4)])
 
 
 def together(*works: "object") -> None:

@@ -201,16 +201,12 @@ def congested(stand: Stand, session: Prompt, folder: Path, seconds: int = 12) ->
     return said, float(number) / (1000 if unit == "K" else 1)
 
 
-PASSED_BY = "the exercise gives its link a rate by `tc` (TCLink), which frames of apswitch "
-PASSED_BY += "[pass by](../switch/bmv2.md#different): its own Mininet class takes the same word, next row"
-
-
-@exercise("ecn", "tos becomes 3 while iperf fills the queue of the link of 0.5 Mbit/s", apswitch=PASSED_BY)
+@exercise("ecn", "tos becomes 3 while iperf fills the queue of the link of 0.5 Mbit/s")
 def ecn(stand: Stand, session: Session, folder: Path) -> str:
     return marks(*congested(stand, session, folder))
 
 
-@exercise("mri", "the path's switches and their queues, a high one at the link of 0.5 Mbit/s", apswitch=PASSED_BY)
+@exercise("mri", "the path's switches and their queues, a high one at the link of 0.5 Mbit/s")
 def mri(stand: Stand, session: Session, folder: Path) -> str:
     said, _ = congested(stand, session, folder)
     matches(said, r"count\s+= 2.*swid\s+= 2.*swid\s+= 1", "no packet has the hops 2 and 1")

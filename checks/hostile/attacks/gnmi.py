@@ -8,7 +8,7 @@ from typing import Any
 from finsy.proto import gnmi, gnmi_grpc
 
 from accesspoint.checks.hostile.attack import Target, attack
-from accesspoint.checks.hostile.tools import channel, many, mutations, throw
+from accesspoint.checks.hostile.tools import channel, leave, many, mutations, throw
 
 ANY = gnmi.PathElem(name="...")
 
@@ -34,6 +34,12 @@ def gnmi_get_of_20_wildcards(target: Target) -> None:
 def gnmi_get_of_24_wildcards(target: Target) -> None:
     """A gNMI Get of 173 bytes whose path is 24 elements `...`, on four connections"""
     many(target, GET, [get(path(*["..."] * 24))], connections=4, at_once=1)
+
+
+@attack("switch", seconds=5)
+def gnmi_gets_begun_and_left(target: Target) -> None:
+    """gNMI Gets of everything, by wildcards, begun and cancelled over and over"""
+    leave(target, GET, [get(path(*["..."] * 20)), get(*[path("...")] * 1000)])
 
 
 @attack("switch", seconds=5)

@@ -6,10 +6,12 @@ import json
 import time
 from typing import Any
 
+from finsy.proto import p4r
+
 from accesspoint.checks.harness.p4runtime import Client
 from accesspoint.checks.hostile.attack import Target, attack
-from accesspoint.checks.hostile.intruder import Intruder, changed, graft, nodes, own, tree
-from accesspoint.checks.hostile.tools import mutate, together
+from accesspoint.checks.hostile.intruder import ELECTION, Intruder, changed, graft, nodes, own, tree
+from accesspoint.checks.hostile.tools import leave, mutate, together
 
 
 def ingress(document: Any) -> Any:
@@ -177,6 +179,24 @@ def programs_set_over_and_over(target: Target) -> None:
         for action in ("VERIFY", "VERIFY_AND_SAVE", "RECONCILE_AND_COMMIT"):
             if target.running():
                 intruder.push(action=action)
+
+
+@attack("switch", seconds=5, short=True)
+def programs_begun_and_left(target: Target) -> None:
+    """A good program to be verified or saved, by a primary that cancels each request when others have begun"""
+    intruder = Intruder(target)
+    requests = [
+        p4r.SetForwardingPipelineConfigRequest(
+            device_id=1,
+            election_id=p4r.Uint128(high=ELECTION >> 64, low=ELECTION & (1 << 64) - 1),
+            action=action,
+            config=p4r.ForwardingPipelineConfig(
+                p4info=intruder.program.p4info, p4_device_config=intruder.program.device_config
+            ),
+        ).SerializeToString()
+        for action in ("VERIFY", "VERIFY_AND_SAVE")
+    ]
+    leave(target, "/p4.v1.P4Runtime/SetForwardingPipelineConfig", requests)
 
 
 @attack("switch", seconds=8, short=True, carries=False)

@@ -4,7 +4,7 @@
 import time
 
 from accesspoint.checks.hostile.attack import Target, attack
-from accesspoint.checks.hostile.tools import channel, many, mutations, throw, together
+from accesspoint.checks.hostile.tools import channel, leave, many, mutations, throw
 
 FOLLOW = "/apswitch.trace.v1.Trace/Follow"
 TEXT, MESSAGE = 0x0A, 0x12  # fields 1 and 2, with a length (protobuf's wire format)
@@ -23,7 +23,7 @@ def condition(field: bytes, value: bytes) -> bytes:
     return _field(MESSAGE, _field(TEXT, field) + _field(MESSAGE, value))
 
 
-@attack("switch", seconds=5, short=True)
+@attack("switch", seconds=5)
 def traces_that_nobody_takes(target: Target) -> None:
     """480 traces of all packets on 30 connections, which nobody reads"""
     calls = []
@@ -36,20 +36,11 @@ def traces_that_nobody_takes(target: Target) -> None:
     time.sleep(target.left())
 
 
-@attack("switch", seconds=5)
+@attack("switch", seconds=5, short=True)
 def traces_begun_and_left(target: Target) -> None:
-    """Traces begun and ended over and over, by 32 at once"""
+    """Traces begun and ended over and over, by four at once"""
     requests = [b"", condition(b"ipv4.dst", b"10.0.0.2"), condition(b"ipv4.dst_addr", b"10.0.0.99")]
-
-    def one(number: int) -> None:
-        follow = channel(target, number).unary_stream(FOLLOW)
-        calls = []
-        while target.running():
-            calls.append(follow(target.random.choice(requests), timeout=target.left()))
-            if len(calls) >= 8:
-                calls.pop(0).cancel()
-
-    together(*[lambda number=number: one(number) for number in range(4)])
+    leave(target, FOLLOW, requests, stream=True)
 
 
 @attack("switch", seconds=5)

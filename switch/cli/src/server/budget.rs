@@ -55,6 +55,13 @@ fn messages(path: &str) -> (usize, bool) {
     }
 }
 
+/// Part of both budgets that a request holds, as one of its extensions: who works for it after its client has gone keeps
+/// this meanwhile.
+#[derive(Clone)]
+pub struct UnderWay {
+    _share: Arc<Share>,
+}
+
 /// Share of both budgets that a request holds.
 struct Share {
     all: Arc<AtomicUsize>,
@@ -257,7 +264,7 @@ where
         let share = Arc::new(Share { all: self.all.clone(), own, held: AtomicUsize::new(0) });
         let (longest, is_stream) = messages(request.uri().path());
         let of_request = share.clone();
-        let request = request.map(|body| {
+        let mut request = request.map(|body| {
             let (prefix, rest, taken, complete) = (Vec::with_capacity(PREFIX), 0, 0, 0);
             Body::new(Incoming {
                 body,
@@ -271,6 +278,9 @@ where
                 complete,
             })
         });
+        if !is_stream {
+            request.extensions_mut().insert(UnderWay { _share: share.clone() });
+        }
         let answer = self.service.call(request);
         Box::pin(async move {
             let mut answer = answer.await?;

@@ -9,6 +9,7 @@ use apswitch_core::tap::{Tapped, TappedFrame};
 use apswitch_dataplane::control::{Dataplane, PortNumber, Program, UpdateError, Value};
 use apswitch_reference::packet_trace::Event;
 use apswitch_reference::{Reference, Setup};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::explain::ExplainedPacket;
 
@@ -67,9 +68,13 @@ pub struct Follower {
     conditions: Vec<(String, Value)>,
     tapped: Tapped,
     explainer: Arc<Mutex<Explainer>>,
+    place: Place,
     /// Packets so far.
     number: u64,
 }
+
+/// What a client holds as long as work is done for it, also work that goes on when the client has gone.
+pub type Place = Option<Arc<OwnedSemaphorePermit>>;
 
 impl Follower {
     /// `conditions`: values of header fields. The error lists the fields that there are.
@@ -77,9 +82,10 @@ impl Follower {
         dataplane: Dataplane,
         port: Option<PortNumber>,
         conditions: Vec<(String, Value)>,
+        place: Place,
     ) -> Result<Follower, UpdateError> {
-        let (tapped, explainer) = open(&dataplane, port, &conditions).await?;
-        Ok(Follower { dataplane, port, conditions, tapped, explainer, number: 0 })
+        let (tapped, explainer) = open(&dataplane, port, &conditions, &place).await?;
+        Ok(Follower { dataplane, port, conditions, tapped, explainer, place, number: 0 })
     }
 
     /// Returns the next packet, and the number of those before it that exceeded the limits. Continues with a program
@@ -89,15 +95,19 @@ impl Follower {
             match self.tapped.frames.recv().await {
                 Ok(tapped) => break tapped,
                 Err(_) => {
-                    (self.tapped, self.explainer) = open(&self.dataplane, self.port, &self.conditions).await?;
+                    (self.tapped, self.explainer) =
+                        open(&self.dataplane, self.port, &self.conditions, &self.place).await?;
                 }
             }
         };
         let lost = self.tapped.take_lost();
         let clock = self.dataplane.clock();
         let time_ns = Some(clock.epoch() - clock.now().saturating_sub(tapped.time) as i64);
-        let explainer = self.explainer.clone();
-        let explain = move || explainer.lock().unwrap_or_else(PoisonError::into_inner).explain(&tapped);
+        let (explainer, place) = (self.explainer.clone(), self.place.clone());
+        let explain = move || {
+            let _place = place;
+            explainer.lock().unwrap_or_else(PoisonError::into_inner).explain(&tapped)
+        };
         let events = self.dataplane.aside(explain).await?;
         self.number += 1;
         Ok((ExplainedPacket { packet: self.number, time_ns, events }, lost))
@@ -108,9 +118,11 @@ async fn open(
     dataplane: &Dataplane,
     port: Option<PortNumber>,
     conditions: &[(String, Value)],
+    place: &Place,
 ) -> Result<(Tapped, Arc<Mutex<Explainer>>), UpdateError> {
-    let (handle, conditions) = (dataplane.clone(), conditions.to_vec());
+    let (handle, conditions, place) = (dataplane.clone(), conditions.to_vec(), place.clone());
     let work = move || {
+        let _place = place;
         let (program, tapped) = handle.tap(port, &conditions)?;
         Ok((tapped, Arc::new(Mutex::new(Explainer::new(handle, program)?))))
     };

@@ -14,7 +14,7 @@ use prost::Message;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::budget::Held;
+use super::budget::{Held, UnderWay};
 use super::proto::p4_runtime_server::P4Runtime;
 use super::read_stream::{self, ReadStream};
 use super::shared::{MAX_ANSWER_KIB, Shared, grpc_status};
@@ -45,10 +45,18 @@ impl Service {
         let client = peer(&request).cloned();
         let done = match peer::check_role(client.as_ref(), role(request.get_ref())) {
             Err(reason) => Err(Status::permission_denied(reason)),
-            Ok(()) => match tokio::spawn(work(self.0.clone(), request.into_inner())).await {
-                Ok(result) => result.map_err(grpc_status),
-                Err(_) => Err(Status::internal("the request could not be completed")),
-            },
+            Ok(()) => {
+                let under_way = request.extensions().get::<UnderWay>().cloned();
+                let work = work(self.0.clone(), request.into_inner());
+                let to_its_end = async move {
+                    let _under_way = under_way;
+                    work.await
+                };
+                match tokio::spawn(to_its_end).await {
+                    Ok(result) => result.map_err(grpc_status),
+                    Err(_) => Err(Status::internal("the request could not be completed")),
+                }
+            }
         };
         done.inspect_err(|status| {
             let message = status.message();

@@ -75,13 +75,13 @@ impl Trace for Service {
             return Err(Status::invalid_argument(format!("there is no port {port}: the switch has {ports}")));
         }
         let conditions = conditions(&request).map_err(Status::invalid_argument)?;
-        let follower = Follower::start(self.dataplane.clone(), port, conditions).await.map_err(refusal)?;
+        let follower = Follower::start(self.dataplane.clone(), port, conditions, Some(Arc::new(place))).await;
+        let follower = follower.map_err(refusal)?;
         client_log::log(client.as_ref(), format_args!("traces packets"));
         let (queue, messages) = mpsc::channel(MAX_WAITING);
         tokio::spawn(async move {
             let (reason, lost) = send(follower, request.json, &queue).await;
             client_log::log(client.as_ref(), format_args!("trace ended: {reason}; {lost} packets lost"));
-            drop(place);
         });
         Ok(Response::new(ReceiverStream::new(messages)))
     }
@@ -119,7 +119,7 @@ pub async fn log(dataplane: Dataplane) {
         return std::future::pending().await;
     }
     loop {
-        match Follower::start(dataplane.clone(), None, Vec::new()).await {
+        match Follower::start(dataplane.clone(), None, Vec::new(), None).await {
             Ok(mut follower) => {
                 while let Ok((packet, lost)) = follower.next().await {
                     if lost > 0 {
