@@ -3,8 +3,8 @@
 
 import json
 import os
-import shlex
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
