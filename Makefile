@@ -81,7 +81,7 @@ campaign: hosts develop ## many runs on a Dask cluster: NAME=... FULL=1 WORKERS=
 	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
 		$(call given,CLOCK,clock) $(call given,LAB,lab) $(call given,SCHEDULER,scheduler) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)
 
-lab: runtime ## start a lab with controller, live page and Mininet's prompt: STATIONS=1, SHARED=1 for one downlink for all, and on radios ACCESS_POINTS=1
+lab: runtime ## start a lab with controller, live page and Mininet's prompt: STATIONS=1 PROFILE=testbed|wlan|wimax|lte DOWN=14mbit UP=1mbit RTT=4ms CC=cubic TARGET=bmv2, SHARED=1 for one downlink for all, LAB=mininet-wifi ACCESS_POINTS=1
 	@$(VENV)/python -m accesspoint.topologies.lab $(LINK_ARGS) $(call given,STATIONS,stations) $(call given,ACCESS_POINTS,access-points) $(if $(SHARED),--shared)
 
 fleet: runtime ## start three access points with agents, two replicas of the service and NATS, in namespaces: AGENTS=3 BACKUPS=1

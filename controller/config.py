@@ -5,7 +5,7 @@ A mistake is a `ConfigError` whose text is one line with the file, the place and
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -381,13 +381,17 @@ class Config(Model):
         return self
 
 
+def message(mistake: Mapping[str, Any]) -> str:
+    """Return the message of one mistake of a pydantic error."""
+    return "unknown field" if mistake["type"] == "extra_forbidden" else mistake["msg"].removeprefix("Value error, ")
+
+
 def one_line(error: ValidationError) -> str:
     """Return the first mistake of a pydantic error: its place, and the message."""
     first = error.errors()[0]
     # The last part of a union's place is the type that was meant; the message has it, too.
     place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained-", "literal[")))
-    text = first["msg"].removeprefix("Value error, ")
-    return f"{place}: {text}" if place else text
+    return f"{place}: {message(first)}" if place else message(first)
 
 
 def missing_file(config: AccessPointConfig) -> str | None:

@@ -36,7 +36,7 @@ BANNER = """
     sta1 iperf3 -c server -R -t 60 > /tmp/down &       a download ...
     sta1 iperf3 -c server -p 5202 -t 20                ... and an upload at the same time
     sh ./apctl get flows ap1 --active
-    sh ./apctl set features ap1 ack_priority=false
+    sh ./apctl set features ap1 ncr=false sparse=false ack_priority=false ack_filter=false
   `sh` runs a command outside the lab; `help` lists the prompt's own commands, `exit` ends the lab. In other terminals
   ./apctl and curl need the line above that begins with `export`.
 """

@@ -32,14 +32,14 @@ class Place:
 
 def add_clock(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
     """Add the option `--clock`. default: in words."""
-    text = f"what keeps the time: the machine, or a kernel whose clock it cannot disturb (default: {default})"
+    text = f"real time, virtual time in a kernel of its own, or simulated time in ns-3 (default: {default})"
     parser.add_argument("--clock", choices=CLOCKS, help=text)
 
 
 def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)}; of experiments {NS3}, too")
+    parser.add_argument("--lab", default=WIRED, help=f"kind of lab: {', '.join(LABS)}; experiments also take {NS3}")
     parser.add_argument(
-        "--fallback", metavar="LAB", help=f"the lab to take when parts of the wanted one are missing: {WIRED}"
+        "--fallback", metavar="LAB", help=f"lab to use when parts of the chosen one are missing: {WIRED}"
     )
     parser.add_argument("--wmediumd", action="store_true", help="on radios: frames take airtime and fade with distance")
     parser.add_argument("--wpa2", action="store_true", help="on radios: stations have a key, and frames are encrypted")

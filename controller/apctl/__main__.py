@@ -114,7 +114,7 @@ def login(
     url: Annotated[str, typer.Argument(help="Controller, e.g. https://controller:8443")],
     token_file: Annotated[Path | None, typer.Option(help="The token; without it, from standard input.")] = None,
 ) -> None:
-    """Keep URL and token for the commands to come."""
+    """Save URL and token for later commands."""
     try:
         token = (token_file.read_text() if token_file else sys.stdin.read()).strip()
     except OSError as error:
@@ -388,10 +388,13 @@ def delete(
             _confirm(f"remove {access_point} and its history?", yes)
             client.remove_access_point(access_point)
         elif what == "agent" and rule is None:
-            _confirm(f"renew the token of agent {access_point} no more?", yes)
+            _confirm(f"stop renewing the token of agent {access_point}?", yes)
             client.forget_agent(access_point)
         else:
-            raise UsageError("delete access-point ACCESS_POINT, delete rule ACCESS_POINT RULE, or delete agent ID")
+            raise UsageError(
+                "delete access-point ACCESS_POINT, delete rule ACCESS_POINT RULE, or delete agent ID; "
+                "`apctl token revoke ID` ends a token"
+            )
     print(f"{rule or access_point} removed")
 
 

@@ -121,13 +121,13 @@ def present(name: str) -> Iterator[Finding]:
 def alone(name: str) -> Iterator[Finding]:
     """Check that only a switch would use an interface."""
     if addresses := re.findall(r"inet6? (\S+)", _said("ip", "address", "show", "dev", name, "scope", "global")):
-        fix = f"a port is the switch's alone: `ip address flush dev {name}`"
-        yield Finding("error", f"{name} has addresses of this machine's ({', '.join(addresses)})", fix)
+        fix = f"a port of the switch has none: `ip address flush dev {name}`"
+        yield Finding("error", f"{name} has addresses ({', '.join(addresses)})", fix)
     if master := re.search(r" master (\S+)", _link(name)):
         fix = f"`ip link set {name} nomaster`, and no `bridge=` in hostapd's configuration"
-        yield Finding("error", f"{name} is a port of {master[1]}, too, which would forward past the switch", fix)
+        yield Finding("error", f"{name} is also a port of {master[1]}, which would forward past the switch", fix)
     if shutil.which("nmcli") and f"{name}:connected" in _said("nmcli", "-t", "-f", "DEVICE,STATE", "device"):
-        yield Finding("warning", f"{name} is NetworkManager's, too", f"`nmcli device set {name} managed no`")
+        yield Finding("warning", f"NetworkManager also manages {name}", f"`nmcli device set {name} managed no`")
 
 
 def offloads(name: str, wanted: bool = False) -> list[str] | None:

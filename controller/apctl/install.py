@@ -95,7 +95,7 @@ def parse_rate(text: str) -> int | None:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)(bit|kbit|mbit|gbit)", text.strip().lower())
     rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not 8_000 <= rate <= 10**10:
-        raise UsageError(f"rate {text}: give 8kbit to 10gbit, as 14mbit, or auto")
+        raise UsageError(f"rate {text}: give 8kbit to 10gbit, e.g. 14mbit, or auto")
     return rate
 
 
@@ -112,7 +112,9 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
             # The kernel's settings do not know an interface by its altname.
             known = port.name in interfaces()
             missing = (
-                [] if known else [Finding("error", f"{port.name}: this machine has no such interface", "`ip link`")]
+                []
+                if known
+                else [Finding("error", f"{port.name}: this machine has no such interface", "`ip link` lists them")]
             )
             yield from missing or alone(port.name)
     if ports and here and not shutil.which("ethtool"):
@@ -120,31 +122,31 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
     yield from _unfit_home(switch=SWITCH in plan.units)
     if os.path.lexists(root / MANIFEST):
         yield Finding(
-            "error", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` takes it away"
+            "error", f"an access point is installed already: {root / MANIFEST}", "`apctl uninstall` removes it"
         )
     elif found := [path for path in (STATE, PRIVATE_STATE) if os.path.lexists(root / path)]:
         yield Finding("error", f"{root / found[0]} is an earlier controller's state", "move it away")
     if start and os.geteuid():
-        yield Finding("error", "units and interfaces are the superuser's", "call it with sudo")
+        yield Finding("error", "units and interfaces need root", "run it with sudo")
     if start and not Path("/run/systemd/system").exists():
-        yield Finding("error", "systemd does not run here", "--no-start writes what it would start")
+        yield Finding("error", "systemd is not running", "--no-start only writes the files")
     if start and CONTROLLER in plan.units and _is_url_taken():
-        yield Finding("error", f"something answers at {URL} already", "stop it: the controller is to be there")
+        yield Finding("error", f"something answers at {URL} already", "stop it: the controller needs that port")
 
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
     """Check that units can run what is installed."""
-    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} runtime`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
         if any(place.is_relative_to(hidden) for hidden in HIDDEN):
             yield Finding("error", f"systemd services cannot read {place} ({what})", fix)
     if re.search(r"[\s%$\\\"']", str(HOME)):
-        yield Finding("error", f"{HOME} has characters that a unit takes for others", fix)
+        yield Finding("error", f"{HOME} has characters with another meaning in a systemd unit", fix)
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
-        yield Finding("error", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
+        yield Finding("error", "this apctl comes without switch and units", f"use a checkout's: {NAMED}/apctl init")
     elif switch and not (HOME / "target/release/apswitch").exists():
-        yield Finding("error", "the switch is not built", f"`make -C {HOME} setup`")
+        yield Finding("error", "the switch is not built", f"`make -C {HOME} runtime`")
 
 
 def _is_url_taken() -> bool:
@@ -310,4 +312,4 @@ def _systemctl(*words: str) -> None:
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         said = " ".join(line for line in lines if not line.startswith("Created symlink")) or "no reason given"
-        raise UsageError(f"systemctl {words[0]}: {said}; `apctl uninstall` takes away what was written")
+        raise UsageError(f"systemctl {words[0]}: {said}; `apctl uninstall` removes what was written")

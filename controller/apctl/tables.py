@@ -177,7 +177,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("FROM", field("client")),
         ("ACTION", field("action")),
         ("PATH", field("path")),
-        ("CHANGE", field("change")),
+        ("CHANGE", lambda row: printed(row["change"])),
     ],
     "history": [
         ("TIME", lambda row: time.strftime("%H:%M:%S", time.localtime(row["time"]))),

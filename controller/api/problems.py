@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 
 from ..agent.local_backend import Refused
-from ..config import one_line
+from ..config import message, one_line
 from ..state.database import explain
 
 MEDIA_TYPE = "application/problem+json"
@@ -103,7 +103,7 @@ def install(app: FastAPI) -> None:
         if first["type"] == "json_invalid":
             return problem(422, f"body: not JSON: {first['ctx']['error']}", request.url.path)
         place = ".".join(str(part) for part in first["loc"])
-        return problem(422, f"{place}: {first['msg'].removeprefix('Value error, ')}", request.url.path)
+        return problem(422, f"{place}: {message(first)}", request.url.path)
 
     @app.exception_handler(ValidationError)
     async def inconsistent(request: Request, error: ValidationError) -> JSONResponse:

@@ -152,6 +152,12 @@ def test_events_are_lines_of_json(run: Apctl, controller: Controller, tmp_path: 
     assert (event["event"], event["name"]) == ("access_point", "ap1")
 
 
+def test_table_of_audit_shows_change_as_json() -> None:
+    row = {"time": 0, "actor": "admin", "client": "::1", "action": "PATCH", "path": "/x", "change": {"enabled": True}}
+    assert tables.table("audit", [row]).endswith('{"enabled": true}')
+    assert tables.table("audit", [row | {"change": None}]).endswith("   -")
+
+
 def test_numbers_for_people() -> None:
     assert [tables.rate(value) for value in (0, 950, 1_200_000, 2e12)] == ["0", "950", "1.2M", "2e+03G"]
     assert [tables.size(value) for value in (512, 2048, 3 * 1024**3)] == ["512", "2Ki", "3Gi"]

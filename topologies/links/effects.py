@@ -206,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m accesspoint.topologies.links.effects", description="Writes a link's trace."
     )
     parser.add_argument("effect", help=f"one of {', '.join(EFFECTS)}")
-    parser.add_argument("--rate", required=True, help="as 14mbit or 355kbit; what it means docs/effects.md says")
+    parser.add_argument("--rate", required=True, help="e.g. 14mbit or 355kbit; see docs/effects.md")
     parser.add_argument("--seconds", type=float, default=60.0, help="length (default: 60)")
     parser.add_argument("--seed", type=int, default=1, help="another one gives another trace (default: 1)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the effect")
