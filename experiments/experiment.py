@@ -374,8 +374,8 @@ class Experiment:
 
     @property
     def asked_by(self) -> str:
-        """Source of the figures in the comparison: `the paper`, or `before` where there is none."""
-        return "before" if self.paper.startswith("none: ") else "the paper"
+        """Source of the figures in the comparison: `the paper`, or `earlier runs` where there is none."""
+        return "earlier runs" if self.paper.startswith("none: ") else "the paper"
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
