@@ -106,6 +106,11 @@ class Measure:
     of: Callable[[Raw], float | None]
     shown: str = "{:.2f}"
 
+    @property
+    def heading(self) -> str:
+        """Text with the unit; a ratio or a number has none."""
+        return self.text if self.unit in ("", "1") else f"{self.text} ({self.unit})"
+
 
 @dataclass(frozen=True)
 class Reported:
