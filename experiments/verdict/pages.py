@@ -17,7 +17,7 @@ from accesspoint.experiments.verdict.goals import Table, word
 
 Summary = dict[str, Any]
 
-MAX_MEASURES = 5  # of a table
+MAX_COLUMNS = 6  # of a table: those of a page's width
 
 INTERVALS = (
     "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
@@ -52,7 +52,7 @@ def experiment_page(summary: Summary, results: Path) -> str:
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
     lines += [f"{source(experiment.paper)}. {summary['form'].capitalize()} form: {made}.", ""]
     for measures, points in compare.apart(experiment, summary):
-        for part in _parts(measures):
+        for part in _parts(measures, MAX_COLUMNS - (2 if experiment.sweep else 1)):
             lines += [*_table(experiment, summary, part, points), ""]
     judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
     lines += [f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
@@ -85,9 +85,9 @@ def experiment_page(summary: Summary, results: Path) -> str:
     return "\n".join([*lines, "", *_reproduction(summary), *_took_part(summary)]) + "\n"
 
 
-def _parts(measures: Sequence[Measure]) -> list[Sequence[Measure]]:
-    """Measures in parts of about equal length, each for a table that a page's width holds."""
-    tables = math.ceil(len(measures) / MAX_MEASURES)
+def _parts(measures: Sequence[Measure], most: int) -> list[Sequence[Measure]]:
+    """Measures in parts of about equal length, each for a table of its own."""
+    tables = math.ceil(len(measures) / most)
     ends = [round(len(measures) * number / tables) for number in range(tables + 1)]
     return [measures[start:end] for start, end in pairwise(ends)]
 
