@@ -106,6 +106,11 @@ class Measure:
     of: Callable[[Raw], float | None]
     shown: str = "{:.2f}"
 
+    @property
+    def heading(self) -> str:
+        """Text with the unit; a ratio or a number has none."""
+        return self.text if self.unit in ("", "1") else f"{self.text} ({self.unit})"
+
 
 @dataclass(frozen=True)
 class Reported:
@@ -374,8 +379,8 @@ class Experiment:
 
     @property
     def asked_by(self) -> str:
-        """Source of the figures in the comparison: `the paper`, or `before` where there is none."""
-        return "before" if self.paper.startswith("none: ") else "the paper"
+        """Source of the figures in the comparison: `the paper`, or `earlier runs` where there is none."""
+        return "earlier runs" if self.paper.startswith("none: ") else "the paper"
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

@@ -53,12 +53,16 @@ def summed_up(samples: Iterable[Sample], quantities: Iterable[str], seconds: flo
 
 
 def by_source(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
-    """The samples of each source; the rates of several flows of it at the same time add up."""
+    """The samples of each source; the rates of several flows of it at the same time add up.
+
+    iperf3 reports the last interval of some flows twice: it counts once.
+    """
     lines: dict[str, dict[float, Sample]] = {}
     for sample in samples:
         own = lines.setdefault(sample.source, {})
         before = own.get(sample.time)
-        own[sample.time] = sample if before is None else replace(sample, value=before.value + sample.value)
+        if before != sample:
+            own[sample.time] = sample if before is None else replace(sample, value=before.value + sample.value)
     return {source: list(own.values()) for source, own in sorted(lines.items())}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogFormatter, NullFormatter
 
 from accesspoint.experiments.experiment import (
     Arm,
@@ -37,7 +37,8 @@ from accesspoint.experiments.runs.store import Run
 from accesspoint.experiments.verdict.goals import Table
 
 LETTER = 0.08  # in, of a legend's text
-COLUMNS = 4  # of a timeline's panels
+COLUMNS = 3  # of a timeline's panels: words of more are too small on a page
+MAX_GROUPS = 5  # of bars side by side
 MAX_LINES = 10  # runs of an arm in a timeline: more would add nothing, and need all of their samples
 MARKERS = "osD^vPX*"
 
@@ -170,26 +171,44 @@ class Drawing:
         return 1.2 * max([percentile(values, 0.99), *paper]) if values else 1.0
 
     def _bars(self, figure: Bars) -> Figure:
-        drawn = Figure(figsize=(max(5.0, 1.5 * len(self.arms) + 1.2), 4.2), layout="constrained")
-        ax = drawn.subplots()
-        ax.grid(axis="x", visible=False)
+        lines = math.ceil(len(self.arms) / MAX_GROUPS)
+        columns = math.ceil(len(self.arms) / lines)
+        drawn = Figure(figsize=(max(5.0, 1.5 * columns + 1.2), 3.4 * lines + 0.8), layout="constrained")
+        axes = list(drawn.subplots(lines, squeeze=False).flat)
         palette = (LIGHT.down, LIGHT.up, LIGHT.ping, *LIGHT.arms)
+        for line, ax in enumerate(axes):
+            self._groups(ax, figure, self.arms[line * columns :][:columns], palette)
+        if lines > 1:
+            bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
+            for ax in axes:
+                ax.set(xlim=(-0.5, columns - 0.5), ylim=(min(bottoms), max(tops)))
+        handles = [
+            Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
+            for i, name in enumerate(figure.measures)
+        ]
+        if any(self._reported_at(figure, name, arm) for name in figure.measures for arm in self.arms):
+            label = f"line and [ ]: from {self._experiment.asked_by}"
+            handles.append(Line2D([], [], color=LIGHT.ink, label=label, lw=2.2))
+        _legend(drawn, handles)
+        return drawn
+
+    def _reported_at(self, figure: Bars, measure: str, arm: str) -> list[Reported]:
+        return [one for one in self._reported(measure, arm) if dict(one.point) == dict(figure.point)]
+
+    def _groups(self, ax: Axes, figure: Bars, arms: Sequence[str], palette: Sequence[str]) -> None:
+        """A group of bars for each arm, a bar for each measure."""
+        ax.grid(axis="x", visible=False)
         width = 0.8 / len(figure.measures)
-        paper = {
-            (name, arm): [one for one in self._reported(name, arm) if dict(one.point) == dict(figure.point)]
-            for name in figure.measures
-            for arm in self.arms
-        }
         for number, name in enumerate(figure.measures):
             measure, color = self._experiment.measure(name), palette[number % len(palette)]
-            for group, arm in enumerate(self.arms):
+            for group, arm in enumerate(arms):
                 x = group + (number - (len(figure.measures) - 1) / 2) * width
                 cell = self._table.cell(name, arm, figure.point)
                 if cell:
                     value = cell["median"]
                     spread = [[value - min(value, cell["low"])], [max(value, cell["high"]) - value]]
                     ax.bar(x, value, width * 0.92, color=color, yerr=spread, ecolor=LIGHT.ink, capsize=2)
-                reported = paper[name, arm]
+                reported = self._reported_at(figure, name, arm)
                 for one in reported:
                     ax.plot([x - width / 2, x + width / 2], [one.middle] * 2, color=LIGHT.ink, lw=2.2, zorder=5)
                 tops = [*([cell["median"], cell["high"]] if cell else []), *(one.middle for one in reported)]
@@ -200,19 +219,10 @@ class Drawing:
                         "\n".join(shown), (x, max(tops)), (0, 3), textcoords="offset points", ha="center",
                         fontsize=8, linespacing=1.3, color=LIGHT.ink,
                     )  # fmt: skip
-        ax.set_xticks(range(len(self.arms)), [_wrapped(self._experiment.arm(arm).label, 18) for arm in self.arms])
+        ax.set_xticks(range(len(arms)), [_wrapped(self._experiment.arm(arm).label, 18) for arm in arms])
         ax.tick_params(axis="x", labelsize=9, length=0)
         ax.set_ylabel(figure.label)
         _scale(ax, figure.log)
-        handles = [
-            Line2D([], [], color=palette[i % len(palette)], lw=8, label=self._experiment.measure(name).text)
-            for i, name in enumerate(figure.measures)
-        ]
-        if any(paper.values()):
-            label = f"line and [ ]: from {self._experiment.asked_by}"
-            handles.append(Line2D([], [], color=LIGHT.ink, label=label, lw=2.2))
-        _legend(drawn, handles)
-        return drawn
 
     def _curves(self, figure: Curves) -> Figure:
         drawn = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -277,6 +287,7 @@ def _scale(ax: Axes, log: bool) -> None:
     if log:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False))
         ax.margins(y=0.2)
         # A bar stands on 0, which a logarithm has not: the axis begins below the lowest value.
         if 0 < ax.dataLim.minposy < math.inf:

@@ -233,7 +233,7 @@ def test_results_are_judged_by_the_claims_that_they_were_measured_for() -> None:
     judged = judge_.judged(of, now)
     assert (judged.word, judge_.shown(judged.conditions[0].interval)) == ("reproduced", "3.06 (3.021 to 3.099)")
     assert judge_.beaten(of, now) == "at least 3.26 Mb/s: fail, 3.06 (3.021 to 3.099)"
-    assert f"| `{of.id}` | Fig. 6 | 3.08: goodput" in judge_.page(now)
+    assert f"| `{of.id}` | **reproduced** | Fig. 6 | 3.08: goodput" in judge_.page(now)
     for before in ("0" * 64, ""):
         older = judge_.Results([summary(before)])
         assert judge_.judged(of, older).word == "not measured"

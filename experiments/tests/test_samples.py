@@ -51,6 +51,11 @@ def test_a_terminal_that_comes_back_has_one_line() -> None:
     assert [s.value for s in lines["sta1"]] == [3, 3, 3, 3, 0, 0, 5, 5] and lines["sta2"] == [other]
 
 
+def test_by_source_sample_reported_twice_counts_once() -> None:
+    last = Sample(7.9, "rate_mbps", 1.0, 0.15, "upload")
+    assert by_source([last, last]) == {"upload": [last]}
+
+
 def test_the_longest_gap_counts_from_edge_to_edge() -> None:
     raw = Raw([Sample(time, "ping_ms", 5.0) for time in (0.9, 1.2, 1.9, 2.0)], seconds=4)
     assert longest_gap("ping_ms", 1, 3)(raw) == pytest.approx(1000)

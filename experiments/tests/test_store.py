@@ -233,7 +233,7 @@ def test_the_table_for_the_docs(out: Path, tmp_path: Path) -> None:
     seeds = [str(order.seed) for order in plan.make(registry.find("ncr-testbed"), True, ["ours"], repeats=3).orders()]
     assert f"the same seed for all arms of a repeat: {', '.join(seeds)}." in text
     assert "`out/ncr-testbed/quick/runs/ARM_REPEAT/`" in text and "[summary](summaries/ncr-testbed.json)" in text
-    assert "| the paper (ncr-paper) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |  |  |" in text
+    assert "| the paper (ncr-paper) |  | 10.70 to 11.60 |  | 11.00 to 11.70 |\n" in text
     assert re.search(
         r"\| \*\*ours\*\*: this access point \| 13\.\d\d<br>[^|]+ \| 13.32<br>13.31 to 13.33 \(75%\) \| 0.87<br>", text
     )

@@ -54,7 +54,7 @@ def rows(paper: str, measured: Measured) -> Iterator[list[str]]:
                 over = ours / theirs
                 if len(over.values) >= MIN_REPEATS[over.form]:
                     at = _at(point)
-                    what = f"{measure.text} ({measure.unit}), [{experiment.name}]({experiment.name}.md){at}"
+                    what = f"{measure.heading}, [{experiment.name}]({experiment.name}.md){at}"
                     figures = (shown(each.interval()) for each in (theirs, ours, over))
                     yield [what, experiment.arm(gain.other).label, *figures]
 

@@ -5,6 +5,7 @@ experiment that has a summary there: exit code 1 when one differs."""
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -142,6 +143,11 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def _figure(text: str) -> str:
+    """A cell of a gain: a figure stands above its interval."""
+    return re.sub(r"^(\S+) (\(\S+ to \S+\))$", r"\1<br>\2", _cell(text))
+
+
 def page(results: Results) -> str:
     """The page: every claim as a row, by paper."""
     all_ = claims.load()
@@ -171,11 +177,11 @@ def page(results: Results) -> str:
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
         lines += ["", f"## {claims.CITED[paper]}: {title}", ""]
         lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
-        lines += ["| claim | where | the paper | this lab | verdict |", "| --- | --- | --- | --- | --- |"]
+        lines += ["| claim | verdict | where | the paper | this lab |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
             judgement = words[claim.id]
             here = "; ".join(text for text in (_ours(judgement), judgement.why) if text)
-            cells = [f"`{claim.id}`", claim.figure, f"{claim.printed}: {claim.measure}", here, f"**{judgement.word}**"]
+            cells = [f"`{claim.id}`", f"**{judgement.word}**", claim.figure, f"{claim.printed}: {claim.measure}", here]
             lines += [f"| {' | '.join(map(_cell, cells))} |"]
         own = [claim for claim in all_ if claim.paper == paper and claim.beat]
         if own:
@@ -187,7 +193,7 @@ def page(results: Results) -> str:
             lines += [f"- `{claim.id}`: {beaten(claim, results)}" for claim in own]
         if beside := [*gains.rows(paper, results)]:
             lines += ["", *BESIDE, "", "| measure | peer | peer's value | this access point | ratio |"]
-            lines += ["| --- | --- | ---: | ---: | ---: |", *(f"| {' | '.join(map(_cell, row))} |" for row in beside)]
+            lines += ["| --- | --- | ---: | ---: | ---: |", *(f"| {' | '.join(map(_figure, row))} |" for row in beside)]
     return "\n".join(lines) + "\n"
 
 

@@ -97,10 +97,10 @@ def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> 
 
 def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
     """Make docs/results/peers.md."""
-    lines = [*HEAD, "| experiment | goal | this access point | CAKE | |", "| --- | --- | ---: | ---: | --- |"]
+    lines = [*HEAD, "| experiment | goal | verdict | this access point | CAKE |", "| --- | --- | --- | ---: | ---: |"]
     for row in rows(summaries):
         name = row.experiment.name
         link = f"[{name}]({name}.md)" if name in summaries else name
         word = f"**fail** by {row.missed}" if row.missed else row.word
-        lines.append(f"| {link} | {row.text} | {row.ours} | {row.cake} | {word} |")
+        lines.append(f"| {link} | {row.text} | {word} | {row.ours} | {row.cake} |")
     return "\n".join(lines) + "\n"

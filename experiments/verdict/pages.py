@@ -2,8 +2,10 @@
 """Pages of docs/results/, from the summaries of experiments."""
 
 import json
+import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from accesspoint.experiments.verdict.claims import CITED
 from accesspoint.experiments.verdict.goals import Table, word
 
 Summary = dict[str, Any]
+
+MAX_COLUMNS = 6  # of a table: those of a page's width
 
 INTERVALS = (
     "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
@@ -48,7 +52,8 @@ def experiment_page(summary: Summary, results: Path) -> str:
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
     lines += [f"{source(experiment.paper)}. {summary['form'].capitalize()} form: {made}.", ""]
     for measures, points in compare.apart(experiment, summary):
-        lines += [*_table(experiment, summary, measures, points), ""]
+        for part in _parts(measures, MAX_COLUMNS - (2 if experiment.sweep else 1)):
+            lines += [*_table(experiment, summary, part, points), ""]
     judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
     lines += [f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
@@ -80,10 +85,18 @@ def experiment_page(summary: Summary, results: Path) -> str:
     return "\n".join([*lines, "", *_reproduction(summary), *_took_part(summary)]) + "\n"
 
 
+def _parts(measures: Sequence[Measure], most: int) -> list[Sequence[Measure]]:
+    """Measures in parts of about equal length, each for a table of its own."""
+    tables = math.ceil(len(measures) / most)
+    ends = [round(len(measures) * number / tables) for number in range(tables + 1)]
+    return [measures[start:end] for start, end in pairwise(ends)]
+
+
 def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure], points: Sequence[Point]) -> list[str]:
     """Arms at these points by these measures."""
-    headings = ["arm", *(["at"] if experiment.sweep else []), *(f"{m.text} ({m.unit})" for m in measures)]
-    lines = [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
+    words = ["arm", "at"] if experiment.sweep else ["arm"]
+    lines = [f"| {' | '.join([*words, *(measure.heading for measure in measures)])} |"]
+    lines += [f"|{' --- |' * len(words)}{' ---: |' * len(measures)}"]
     table = Table(summary["cells"])
     places = [experiment.measures.index(measure) for measure in measures]
     for row in (row for row in compare.rows(experiment, summary) if row.point in points):
@@ -91,6 +104,8 @@ def _table(experiment: Experiment, summary: Summary, measures: Sequence[Measure]
         label = f"**{row.arm}**: {row.label}" if measured else row.label
         spreads = [compare.spread(table, m, row.arm, row.point) if measured else "" for m in measures]
         own = [row.cells[place] for place in places]
+        if not any(own):
+            continue  # the paper has figures of other measures
         figures = [f"{cell}<br>{spread}" if spread else cell for cell, spread in zip(own, spreads, strict=True)]
         cells = [label, *([compare.words(row.point)] if experiment.sweep else []), *figures]
         lines.append(f"| {' | '.join(cells)} |")

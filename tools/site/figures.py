@@ -8,10 +8,11 @@ from pathlib import Path
 
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict import overview
+from accesspoint.experiments.verdict.goals import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results"
-TESTBED = RESULTS / "peers-testbed.md"
+TESTBED = "peers-testbed"
 ARMS = {"fifo": "FIFO", "cake-ack-filter": "CAKE with `ack-filter`", "ours": "**this access point**"}
 MEASURES = ("download_during", "upload_during", "ping_mean")
 BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
@@ -19,15 +20,13 @@ BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
 
 def headline() -> str:
     """Return the table of the first pages: download, upload and ping of three arms of peers-testbed."""
-    # The figure of each cell, without its interval.
-    table = [line.strip("|\n").split("|") for line in TESTBED.open() if line.startswith("|")]
-    rows = [[cell.strip().partition("<br>")[0] for cell in row] for row in table]
-    known = {measure.name: measure for measure in registry.find(TESTBED.stem).measures}
-    columns = [(rows[0].index(f"{known[name].text} ({known[name].unit})"), known[name].unit) for name in MEASURES]
+    experiment = registry.find(TESTBED)
+    table = Table(overview.kept(RESULTS)[TESTBED]["cells"])
     lines = ["| | Download | Upload | Ping (mean) |", "| --- | ---: | ---: | ---: |"]
     for arm, words in ARMS.items():
-        row = next(row for row in rows if row[0].startswith(f"**{arm}**"))
-        cells = [f"{row[column]} {unit}" for column, unit in columns]
+        cells = []
+        for measure in map(experiment.measure, MEASURES):
+            cells.append(f"{measure.shown.format(table(measure.name, arm))} {measure.unit}")
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -44,14 +44,17 @@ def expanded(nav: list[Any]) -> list[Any]:
             ]
         elif isinstance(entry, dict):
             found.append({name: expanded(one) if isinstance(one, list) else one for name, one in entry.items()})
+        elif isinstance(entry, str) and entry.startswith("results/") and not entry.endswith("README.md"):
+            found.append({title(ROOT / "docs" / entry): entry})
         else:
             found.append(entry)
     return found
 
 
 def title(page: Path) -> str:
-    """First heading of a page."""
-    return page.read_text().partition("\n")[0].lstrip("# ")
+    """First heading of a page, without marks; of an experiment's page the experiment's name."""
+    heading = page.read_text().partition("\n")[0].lstrip("# ").replace("`", "")
+    return page.stem if heading.startswith(f"{page.stem}: ") else heading
 
 
 def description(markdown: str) -> str:

@@ -76,7 +76,7 @@ EXPERIMENT = Experiment(
         Arm("second", "TCP on the second link", "plain", options={"how": "tcp", "link": 2}),
         Arm("mptcp", "kernel MPTCP", "plain", options={"how": "mptcp"}),
         Arm("paper", "BATCP, the paper's scheduler", "paper", options={"how": "paper"}),
-        Arm("ours", "BATCP, our scheduler", "ours", options={"how": "earliest"}),
+        Arm("ours", "BATCP, this project's scheduler", "ours", options={"how": "earliest"}),
     ),
     measures=(
         Measure("exploitation", "%", "part of both links' payload", exploitation, "{:.1f}"),

@@ -36,7 +36,7 @@ PLAIN_ARM = Arm("plain", "plain terminals, plain FIFO", "plain", ecn=False)
 # A station with a queue contends: the queue costs capacity, not only time. Round trips are long, so shares are
 # corrected sooner.
 CELL_NCR = {"ncr": {"queue_target_ms": 10, "queue_target_packets": 2, "alpha": 0.1}}
-OURS_ALONE = Arm("ours", "plain terminals, our access point", "ours", OURS, controller=CELL_NCR)
+OURS_ALONE = Arm("ours", "plain terminals, this access point", "ours", OURS, controller=CELL_NCR)
 
 
 def curves(x: str, xlabel: str, **fixed: int) -> tuple[Curves, ...]:
@@ -68,7 +68,7 @@ ALL = Experiment(
         PLAIN_ARM,
         Arm("middleware", "middleware, plain FIFO", "paper", ecn=False, options={"bounding": True}),
         OURS_ALONE,
-        Arm("both", "middleware, our access point", "ours", OURS, controller=CELL_NCR, options={"bounding": True}),
+        Arm("both", "middleware, this access point", "ours", OURS, controller=CELL_NCR, options={"bounding": True}),
     ),
     measures=MEASURES,
     reported=(

@@ -125,7 +125,7 @@ def targeted(name: str, label: str, target: int, mbps: float | None = None) -> A
     options = {"first": f"ns3::TcpAv[Target={target}]"}
     if mbps is None:
         return Arm(name, f"{label}, bridges", "paper", ecn=False, options=options)
-    return Arm(name, f"this access points, {label}", "ours", OURS, options={**options, "uplink_mbps": mbps})
+    return Arm(name, f"this access point, {label}", "ours", OURS, options={**options, "uplink_mbps": mbps})
 
 
 ARMS = (
