@@ -73,7 +73,7 @@ pub struct Follower {
     number: u64,
 }
 
-/// What a client holds as long as work is done for it, also work that goes on when the client has gone.
+/// A client's place, held as long as work is done for it, also after it has gone.
 pub type Place = Option<Arc<OwnedSemaphorePermit>>;
 
 impl Follower {
