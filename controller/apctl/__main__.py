@@ -66,6 +66,7 @@ CHANGES: dict[str, Callable[..., Any]] = {
 }
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
 SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "port", "rule"]
+DELETABLE = ["access-point", "rule", "agent"]
 
 
 READY_WITHIN, POLL = 30.0, 0.5  # s
@@ -135,7 +136,9 @@ def whoami(context: typer.Context, as_json: AsJson = False) -> None:
 @application.command()
 def get(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help=", ".join(GETTABLE), autocompletion=_starting(GETTABLE))],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help=", ".join(GETTABLE), autocompletion=_starting(GETTABLE))
+    ] = "",
     access_point: MaybeAccessPoint = None,
     active: Annotated[bool, typer.Option("--active", help="Of flows: those with traffic.")] = False,
     sort: Annotated[str | None, typer.Option(help="Of flows: -rate_bps, -bytes, -feedback_total.")] = None,
@@ -147,7 +150,7 @@ def get(
     """List or show objects: `apctl get flows ap1 --active --sort=-rate_bps --watch`"""
     what = SHORT.get(what, what)
     if what not in GETTABLE:
-        raise UsageError(f"get {what}: one of {', '.join(GETTABLE)}")
+        raise UsageError(f"get {what or 'WHAT'}: one of {', '.join(GETTABLE)}")
     if what in GLOBAL and access_point and what != "access-points":
         raise UsageError(f"`get {what}` takes no ACCESS_POINT argument")
     if what not in GLOBAL and access_point is None:
@@ -244,7 +247,7 @@ def _values(words: list[str]) -> dict[str, Any]:
 @application.command("set")
 def set_(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help=", ".join(SETTABLE), autocompletion=_starting(SETTABLE))],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=", ".join(SETTABLE), autocompletion=_starting(SETTABLE))],
     words: Annotated[list[str], typer.Argument(metavar="[ACCESS_POINT] [FLOW_INDEX] NAME=VALUE...")],
     as_json: AsJson = False,
 ) -> None:
@@ -359,6 +362,15 @@ def rollback(
     print(f"{access_point} is as of revision {revision}")
 
 
+def _given(option: str, value: str | None, question: str) -> str:
+    """Return an option's value, or what its question is answered with."""
+    if value:
+        return value
+    if not sys.stdin.isatty():
+        raise UsageError(f"{option} is missing: {question}")
+    return str(typer.prompt(question))
+
+
 def _confirm(question: str, yes: bool) -> None:
     """Ask before continuing; abort without consent."""
     if yes:
@@ -373,7 +385,7 @@ def delete(
     context: typer.Context,
     what: Annotated[
         str,
-        typer.Argument(help="access-point, rule, agent", autocompletion=_starting(["access-point", "rule", "agent"])),
+        typer.Argument(metavar="WHAT", help=", ".join(DELETABLE), autocompletion=_starting(DELETABLE)),
     ],
     access_point: AccessPoint,
     rule: Annotated[str | None, typer.Argument(metavar="[RULE]")] = None,
@@ -476,11 +488,11 @@ def init(
     if bool(fleet) != bool(keys) or (name and not fleet):
         raise UsageError("--fleet and --keys: give both, and --name with them alone")
     known = f"one of {', '.join(diagnosis.interfaces())}"
-    radio = radio or typer.prompt(f"Interface of the radio ({known})")
-    uplink = uplink or typer.prompt(f"Interface of the uplink ({known})")
+    radio = _given("--radio", radio, f"Interface of the radio ({known})")
+    uplink = _given("--uplink", uplink, f"Interface of the uplink ({known})")
     rates = [
-        machine.parse_rate(given or typer.prompt(f"Rate of {name}, a little below its link's, e.g. 14mbit; or auto"))
-        for given, name in ((down, radio), (up, uplink))
+        machine.parse_rate(_given(option, given, f"Rate of {name}, a little below its link's, e.g. 14mbit; or auto"))
+        for option, given, name in (("--down", down, radio), ("--up", up, uplink))
     ]
     ports = [
         machine.Port(number, name, rate)

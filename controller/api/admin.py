@@ -99,7 +99,9 @@ async def log_in(service: Serving, request: Request, response: Response, body: L
     token = await guard.identify(body.token)
     if token is None or token.kind != "token":
         guard.count_failure(request.scope, "login")
-        raise ProblemError(401, "this token opens nothing", {"www-authenticate": "Bearer"})
+        raise ProblemError(
+            401, "this token is not valid: it is wrong, expired or revoked", {"www-authenticate": "Bearer"}
+        )
     expires = min(time.time() + SESSION_SECONDS, token.expires or float("inf"))
     request.scope["state"]["token"] = token
     session, secret = await service.write(

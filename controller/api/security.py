@@ -146,7 +146,7 @@ class Guard:
             if wait:
                 return self._too_many(wait, path)
             self.count_failure(scope, "token")
-            text = "this token opens nothing: it is wrong, expired or revoked" if secret else "a token is needed"
+            text = "this token is not valid: it is wrong, expired or revoked" if secret else "a token is needed"
             return problem(
                 401, f"{text}: `Authorization: Bearer TOKEN`", path, {"www-authenticate": 'Bearer realm="controller"'}
             )

@@ -280,3 +280,9 @@ def test_rates() -> None:
     assert [install.parse_rate(text) for text in ("auto", "14mbit", "1.5Mbit")] == [None, 14_000_000, 1_500_000]
     assert PORTS[0].link == "--link 1:rate=14000000bit,limit=100" and PORTS[1].link == ""
     assert PORTS[1].as_config()["capacity_bps"] == "auto"
+
+
+def test_init_without_a_terminal_names_the_option_that_is_missing() -> None:
+    words = [sys.executable, "-m", "accesspoint.controller.apctl", "init", "--radio", "lo"]
+    done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2 and done.stderr.startswith("error: --uplink is missing: Interface of the uplink (one")

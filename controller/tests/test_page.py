@@ -91,7 +91,7 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: B
     window.open(controller.url)
     window.find("#token").send_keys("nothing")
     window.find("form.login button").click()
-    window.wait_text("form.login .why", lambda text: "opens nothing" in text)
+    window.wait_text("form.login .why", lambda text: "is not valid" in text)
     window.run("document.getElementById('token').value = ''")
     window.log_in(controller.url, token(controller, "operator"))
     assert "operator" in window.text("#who")

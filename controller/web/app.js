@@ -130,7 +130,7 @@ function logIn(reason = "") {
       page.session = (await ask("POST", "/session", { token: token.value.trim() })).body;
       await start();
     } catch (problem) {
-      why.textContent = problem.status === 401 ? "This token opens nothing: it is wrong, expired or revoked." : problem.message;
+      why.textContent = problem.status === 401 ? "This token is not valid: it is wrong, expired or revoked." : problem.message;
       token.select();
     }
     button.disabled = false;
