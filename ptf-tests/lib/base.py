@@ -310,9 +310,9 @@ class AccessPointTest(BaseTest):
         def reached(count: int) -> bool:
             return seen() == count
 
-        before = seen()
+        before, frame = seen(), bytes(packet)
         for sent in range(BURST, count + 1, BURST):
-            self.send(port, *[packet] * BURST)
+            self.send(port, *[frame] * BURST)
             poll(partial(reached, before + sent))
         self.assertEqual(seen(), before + count, f"packets that port {to} was to get")
 

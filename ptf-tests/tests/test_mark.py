@@ -28,6 +28,7 @@ from accesspoint.ptf_tests.lib.packets import (
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 KINDS = (NOT_ECT, ECT1, ECT0)
+PIECE = 200  # packets; the socket that receives them holds so many, however late they are fetched
 
 
 def port_feedback(feedback: int, port: int = UPLINK, ecn: Iterable[int] = KINDS) -> list[P4TableEntry]:
@@ -231,14 +232,16 @@ class FeedbackIsExactAtItsEnds(HostsTest):
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         feedback = [*port_feedback(0), *class_feedback(0)]
         self.insert(*feedback)
-        self.send_many(STATION, packet, 1000, to=UPLINK)
-        self.expect_counts(UPLINK, arrived=1000, sent=1000)
-        self.expect(UPLINK, *[packet] * 1000)
+        for number in range(PIECE, 1001, PIECE):
+            self.send_many(STATION, packet, PIECE, to=UPLINK)
+            self.expect_counts(UPLINK, arrived=number, sent=number)
+            self.expect(UPLINK, *[packet] * PIECE)
 
         self.modify(*port_feedback(ALWAYS))
-        self.send_many(STATION, packet, 1000, to=UPLINK)
-        self.expect_counts(UPLINK, arrived=2000, sent=2000, marked=1000)
-        self.expect(UPLINK, *[set_ecn(packet, CE)] * 1000)
+        for number in range(PIECE, 1001, PIECE):
+            self.send_many(STATION, packet, PIECE, to=UPLINK)
+            self.expect_counts(UPLINK, arrived=1000 + number, sent=1000 + number, marked=number)
+            self.expect(UPLINK, *[set_ecn(packet, CE)] * PIECE)
         self.expect_nothing()
 
 
@@ -300,11 +303,14 @@ class FeedbackIsAProbability(HostsTest):
     def expect_share(self, probability: float, packet: Packet, counter: str) -> None:
         """About this share of the packets was marked or dropped, and the frames that leave are the others."""
         self.reset_counts()
-        self.send_many(STATION, packet, self.COUNT, to=UPLINK)
+        left: Counter[bytes | None] = Counter()
+        for _ in range(self.COUNT // PIECE):
+            self.send_many(STATION, packet, PIECE, to=UPLINK)
+            gone = self.read_counts(UPLINK)["arrived"][0] - left.total()
+            left.update(self.receive(UPLINK) for _ in range(gone))
         acted = self.read_counts(UPLINK)[counter][0]
         deviation = sqrt(self.COUNT * probability * (1 - probability))
         self.assertLessEqual(abs(acted - self.COUNT * probability), 5 * deviation, f"{acted} of {self.COUNT} {counter}")
-        left = Counter(self.receive(UPLINK) for _ in range(self.COUNT - acted * (counter == "dropped")))
         marked = {set_ecn(packet, CE): acted} if counter == "marked" else {}
         self.assertEqual(left, marked | {bytes(packet): self.COUNT - acted})
 
