@@ -88,6 +88,11 @@ class Plan:
     ports: tuple[Port, ...] = ()
 
 
+def command() -> str:
+    """Return the name that calls apctl in a shell of this machine."""
+    return "apctl" if shutil.which("apctl") else str(HOME / "apctl")
+
+
 def parse_rate(text: str) -> int | None:
     """`14mbit` -> 14000000 (bit/s); `auto` -> None. Raises UsageError."""
     if text == AUTO:
@@ -134,7 +139,7 @@ def problems(plan: Plan, root: Path, here: bool, start: bool) -> Iterator[Findin
 
 def _unfit_home(switch: bool) -> Iterator[Finding]:
     """Check that units can run what is installed."""
-    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} setup`, then {NAMED}/apctl init"
+    fix = f"`git clone {HOME} {NAMED} && make -C {NAMED} runtime`, then {NAMED}/apctl init"
     python = HOME / ".venv/bin/python"
     for what, place in (("the project", HOME), ("its Python", python.resolve())):
         if any(place.is_relative_to(hidden) for hidden in HIDDEN):
@@ -144,7 +149,7 @@ def _unfit_home(switch: bool) -> Iterator[Finding]:
     if not (HOME / f"controller/{UNITS[0]}.service").exists():
         yield Finding("error", "this apctl is without switch and units", f"call that of a checkout: {NAMED}/apctl init")
     elif switch and not (HOME / "target/release/apswitch").exists():
-        yield Finding("error", "the switch is not built", f"`make -C {HOME} setup`")
+        yield Finding("error", "the switch is not built", f"`make -C {HOME} runtime`")
 
 
 def _is_url_taken() -> bool:
