@@ -57,8 +57,11 @@ def is_in_the_checkout(word: str) -> bool:
 
 
 def packages(words: list[str]) -> None:
-    """Debian's are those that tools/install.sh or a message of ours asks for; the others are made by `make dist`."""
+    """Debian's are those that tools/install.sh, a message or the README's first step asks for; the others are made by
+    `make dist`."""
+    first = re.findall(r"`apt-get install (.*?)`", (ROOT / "README.md").read_text())
     asked = (ROOT / "tools/install.sh").read_text() + "".join(p.read_text() for p in ROOT.glob("topologies/**/*.py"))
+    asked += " ".join(first)
     for word in words:
         if made := re.fullmatch(r"\./([a-z-]+)_\*\.deb", word):
             assert (ROOT / "packaging/debian" / made[1]).is_dir()
