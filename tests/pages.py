@@ -82,5 +82,6 @@ def like(shown: str, printed: str) -> bool:
 def words_of(command: str) -> list[list[str]]:
     """The programs that a line calls, each with its words, without prompt, sudo and what a shell adds."""
     line = re.sub(r"^(?:\S+\$|\$)\s+", "", command)
-    calls = re.split(r"\s+(?:&&|\|)\s+", line)
+    # Quoted operators belong to a word: an even number of quotes follows those that separate programs.
+    calls = re.split(r"\s+(?:&&|\|)\s+(?=[^']*(?:'[^']*'[^']*)*$)", line)
     return [words[1:] if words[0] == "sudo" else words for words in map(shlex.split, calls)]

@@ -508,7 +508,7 @@ def init(
     token_file = Path("/") / machine.TOKEN
     _await_ready(token_file)
     print(f"the page: {machine.URL}/, and its token: {token_file}")
-    print(f"apctl login {machine.URL} --token-file {token_file}")
+    print(f"{machine.command()} login {machine.URL} --token-file {token_file}")
 
 
 @application.command("init-replica")

@@ -88,6 +88,11 @@ class Plan:
     ports: tuple[Port, ...] = ()
 
 
+def command() -> str:
+    """Return the name that calls apctl in a shell of this machine."""
+    return "apctl" if shutil.which("apctl") else str(HOME / "apctl")
+
+
 def parse_rate(text: str) -> int | None:
     """`14mbit` -> 14000000 (bit/s); `auto` -> None. Raises UsageError."""
     if text == AUTO:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.switches import ROOT, end, wait_for
+from accesspoint.controller.apctl import __main__ as program
 from accesspoint.controller.apctl import doctor, install
 from accesspoint.controller.apctl.settings import UsageError
 from accesspoint.controller.config import load
@@ -164,6 +165,18 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
         assert len(install.remove(tmp_path, running=True)) >= 5
     assert called == [("disable", "--now", install.SWITCH, install.CONTROLLER), ("daemon-reload",)]
     assert left(tmp_path) == ["var", "var/lib"] and state(place) == before
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_init_prints_a_login_that_can_be_typed(
+    on_path: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install.shutil, "which", lambda name: f"/usr/bin/{name}" if on_path else None)
+    monkeypatch.setattr(program, "_installed", lambda *plan: True)
+    monkeypatch.setattr(program, "_await_ready", lambda token_file: None)
+    program.init("radio", "uplink", "14mbit", "auto")
+    name = shlex.split(capsys.readouterr().out.splitlines()[-1])[0]
+    assert name == ("apctl" if on_path else str(ROOT / "apctl"))
 
 
 def test_an_image_is_made_elsewhere(place: Namespace, tmp_path: Path) -> None:

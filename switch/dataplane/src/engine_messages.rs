@@ -45,7 +45,7 @@ impl Place {
     /// `None`: so many wait already.
     pub fn take(waiting: &Arc<AtomicUsize>, limit: usize) -> Option<Place> {
         let one_more = |waiting| (waiting < limit).then_some(waiting + 1);
-        waiting.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        waiting.try_update(Relaxed, Relaxed, one_more).ok()?;
         Some(Place(waiting.clone()))
     }
 }
@@ -170,7 +170,7 @@ impl Sender {
     /// and nothing that wakes can be before this, as that would have been counted.
     fn takes(&self, changes: usize) -> bool {
         let take = |room: usize| room.checked_sub(changes).filter(|_| room > 0);
-        self.shared.waking.load(SeqCst) == 0 && self.shared.room.fetch_update(SeqCst, SeqCst, take).is_ok()
+        self.shared.waking.load(SeqCst) == 0 && self.shared.room.try_update(SeqCst, SeqCst, take).is_ok()
     }
 
     fn wake(&self) -> bool {
