@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """After `make setup` the commands of CONTRIBUTING.md run, word for word.
 
-The short ones run in this checkout. The mark `long` takes a clone with nothing but `make setup`, and runs all that
-start no other tests; what `make` starts is looked at with `make -n`. A command that takes a tool which is not installed
-says in one line what to install.
+The short ones run in this checkout. The mark `long` takes a clone with nothing but `make setup`, and runs all but
+`make test` and `make test-all`, which run this file: they are what runs it. A command that takes a tool which is not
+installed says in one line what to install.
 """
 
 import os
@@ -21,6 +21,7 @@ PAGE = "CONTRIBUTING.md"
 COMMANDS = [line for block in blocks() if block.page == PAGE and block.executed for line in block.commands]
 MAKE = [line for line in COMMANDS if line.startswith("make ")]
 OTHERS = [line for line in COMMANDS if not line.startswith("make ")]
+IN_A_CLONE = [line for line in COMMANDS if line not in ("make setup", "make test", "make test-all")]
 SHORT = [line for line in OTHERS if "test_every_package" in line or line.endswith("--test test_mark")]
 TOOLS = {"--target bmv2": "simple_switch_grpc", "make p4": "p4c-bm2-ss"}
 """Part of a command -> the tool that it takes from PATH."""
@@ -42,7 +43,8 @@ def tool_of(command: str) -> str:
 
 
 def test_page_has_commands_of_each_kind() -> None:
-    assert "make setup" in MAKE and SHORT and len(OTHERS) > len(SHORT)
+    assert {"make setup", "make test", "make test-all"} < set(MAKE) and SHORT and len(OTHERS) > len(SHORT)
+    assert {"make quick", "make check", "make p4", "make test PART=switch"} <= set(IN_A_CLONE)
     inline = set(re.findall(r"`(make [a-z0-9-]+)`", (ROOT / PAGE).read_text()))
     for command in {*MAKE, *inline}:
         done = run(command.replace("make", "make -n", 1), ROOT, 60)
@@ -81,10 +83,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 @pytest.mark.timeout(2 * MAX_SECONDS)
-@pytest.mark.parametrize("command", OTHERS)
+@pytest.mark.parametrize("command", IN_A_CLONE)
 @pytest.mark.skipif(not BINARY.exists(), reason="apswitch is missing; build it with: make switch")
 def test_setup_is_enough_for_command(command: str, clone: Path) -> None:
     if (tool := tool_of(command)) and not shutil.which(tool):
         pytest.skip(f"{tool} is not on PATH, as the page says that it has to be")
-    done = run(command, clone, MAX_SECONDS, APSWITCH=str(BINARY))
+    # A part of the tests takes what `make` builds of the clone.
+    switch = {} if command.startswith("make test") else {"APSWITCH": str(BINARY)}
+    done = run(command, clone, MAX_SECONDS, **switch)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]

@@ -21,11 +21,11 @@ ROOMS = ("controller", "experiments", "topologies")
 APSWITCH = Path(os.environ.get("APSWITCH", ROOT / "target/release/apswitch"))
 IN_A_LAB = """
 import accesspoint
-from accesspoint import AccessPointTopo, Client, Mininet
+from accesspoint import AccessPoint, AccessPointTopo, Client, Mininet
 net = Mininet(AccessPointTopo(), controller=None)
 net.start()
 try:
-    print(accesspoint.__file__, net.pingAll())
+    print(accesspoint.__file__, isinstance(net["ap1"], AccessPoint), net.pingAll())
     with Client(net["ap1"].rest_url, net["ap1"].rest_token) as client:
         print(client.get_access_point("ap1")["state"])
 finally:
@@ -122,7 +122,7 @@ def test_accesspoint_beside_modules_of_the_same_names_runs_a_lab(installed: Path
         [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(installed / "accesspoint/__init__.py"), "0.0", "ready"]
+    assert done.stdout.split() == [str(installed / "accesspoint/__init__.py"), "True", "0.0", "ready"]
 
 
 def test_the_virtual_environment_knows_the_checkout_after_all_else(tmp_path: Path) -> None:

@@ -30,6 +30,12 @@ def commands() -> list[tuple[str, str]]:
     return [(page, line) for line, page in found.items()]
 
 
+def files_of_git(*patterns: str) -> list[str]:
+    """Return the names of the files that git tracks."""
+    done = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 MAX_WORDS = 45_000  # of all pages but results and decisions
 PRINTED: dict[str, str] = {}
 """Output of the commands, for the blocks that show it."""
@@ -86,8 +92,7 @@ def test_readme_is_one_screen() -> None:
 
 
 def test_guides_are_short() -> None:
-    records = ("results", "decisions")
-    guides = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.parent.name not in records]
+    guides = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.parent.name not in RECORDS]
     assert sum(len(page.read_text().split()) for page in guides) <= MAX_WORDS
 
 
@@ -97,6 +102,34 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+FOLDERS = sorted({name.partition("/")[0] for name in files_of_git() if "/" in name})
+NAMED = re.compile(rf"(?<![\w./:@-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]*")
+RECORDS = ("results", "decisions")  # they name files of their day, and of other projects
+NAMING = [
+    *(page for page in PAGES if page.parent.name not in RECORDS),
+    ROOT / "Makefile",
+    *(ROOT / name for name in files_of_git("examples", "packaging/*.md")),
+]
+
+
+def missing_files(text: str) -> list[str]:
+    """Return the files and folders of this checkout that a text names and that do not exist. A part in capitals is for
+    the reader to fill in; links have a test of their own."""
+    found = {match[0].rstrip("./") for match in NAMED.finditer(re.sub(r"\]\([^)]*\)", "]", text))}
+    named = [name for name in sorted(found) if not any(part.isupper() for part in name.split("/"))]
+    return [name for name in named if not any(ROOT.glob(name))]
+
+
+@pytest.mark.parametrize("page", NAMING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert not missing_files(page.read_text())
+
+
+def test_missing_file_in_a_text_is_found() -> None:
+    text = "See `switch/core/src/lib.rs`, tools/gone.py, `docs/*.md`, `docs/*.odt`, experiments/AREA/ and x/tools/y."
+    assert missing_files(text) == ["docs/*.odt", "tools/gone.py"]
 
 
 def paths_in_tables(page: str) -> set[str]:

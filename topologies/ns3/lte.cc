@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A terminal behind an access point whose uplink is a modem in a cell of LTE (LENA), and a server behind its core.
-#include "lab.h"
+#include "modem.h"
 
 #include "ns3/config.h"
 #include "ns3/constant-position-mobility-model.h"
 #include "ns3/double.h"
 #include "ns3/epc-pgw-application.h"
-#include "ns3/internet-stack-helper.h"
-#include "ns3/ipv4-address-helper.h"
-#include "ns3/ipv4-static-routing-helper.h"
 #include "ns3/lte-helper.h"
 #include "ns3/lte-ue-net-device.h"
-#include "ns3/nstime.h"
 #include "ns3/point-to-point-epc-helper.h"
-#include "ns3/simple-channel.h"
 #include "ns3/uinteger.h"
 
 using namespace ns3;
@@ -31,9 +26,6 @@ constexpr double POWER = 27;
 /// Network of the addresses behind the PGW's tunnels: the modem's address, and the terminal's network.
 const char* const BEHIND = "7.0.0.0";
 const char* const MASK_BEHIND = "255.0.0.0";
-const char* const HOME = "7.1.0.0";
-const char* const WORLD = "10.0.0.0";
-const char* const MASK = "255.255.0.0";
 
 void
 Place(Ptr<Node> node, double metres)
@@ -41,12 +33,6 @@ Place(Ptr<Node> node, double metres)
     auto place = CreateObject<ConstantPositionMobilityModel>();
     place->SetPosition({metres, 0, 0});
     node->AggregateObject(place);
-}
-
-Ptr<Ipv4StaticRouting>
-Routes(Ptr<Node> node)
-{
-    return Ipv4StaticRoutingHelper().GetStaticRouting(node->GetObject<Ipv4>());
 }
 
 } // namespace
@@ -67,54 +53,29 @@ lte_new(uint32_t seed, uint32_t queue, double delay, const char* down, const cha
     BeginLab(seed);
     Config::SetDefault("ns3::LteRlcUm::MaxTxBufferSize", UintegerValue(queue));
     Config::SetDefault("ns3::LteEnbPhy::TxPower", DoubleValue(POWER));
-    auto lab = new Lab;
-    lab->server = CreateObject<Node>();
-    lab->stations.push_back(CreateObject<Node>());
-    auto terminal = lab->stations[0];
-    auto modem = CreateObject<Node>();
-    auto mast = CreateObject<Node>();
-    auto node = CreateObject<Node>();
-    Place(mast, 0);
-    Place(modem, DISTANCE);
+    ModemLab lab;
+    Place(lab.mast, 0);
+    Place(lab.modem, DISTANCE);
 
     auto core = CreateObject<PointToPointEpcHelper>();
     auto cell = CreateObject<LteHelper>();
     cell->SetEpcHelper(core);
     cell->SetEnbDeviceAttribute("DlBandwidth", UintegerValue(BLOCKS_DOWN));
     cell->SetEnbDeviceAttribute("UlBandwidth", UintegerValue(BLOCKS_UP));
-    mast->AggregateObject(cell); // as long as the nodes
-    auto tower = cell->InstallEnbDevice(NodeContainer(mast));
-    auto radio = cell->InstallUeDevice(NodeContainer(modem));
+    lab.mast->AggregateObject(cell); // as long as the nodes
+    auto tower = cell->InstallEnbDevice(NodeContainer(lab.mast));
+    auto radio = cell->InstallUeDevice(NodeContainer(lab.modem));
 
-    InternetStackHelper stack;
-    stack.SetIpv6StackInstall(false);
-    stack.Install(NodeContainer(lab->server, terminal, modem));
+    lab.InstallStack();
     core->AssignUeIpv4Address(radio);
     cell->Attach(radio, tower.Get(0));
 
-    auto home = CreateObject<SimpleChannel>();
-    auto wire = CreateObject<SimpleChannel>();
-    auto world = CreateObject<SimpleChannel>();
-    world->SetAttribute("Delay", TimeValue(Seconds(delay)));
-    auto below = Plug(node, home);
-    auto above = Plug(node, wire);
-    NetDeviceContainer inside(Plug(modem, wire));
-    inside.Add(Plug(terminal, home));
-    NetDeviceContainer outside(Plug(core->GetPgwNode(), world));
-    outside.Add(Plug(lab->server, world));
-    const auto insides = Ipv4AddressHelper(HOME, MASK).Assign(inside);
-    const auto outsides = Ipv4AddressHelper(WORLD, MASK).Assign(outside);
-    Routes(terminal)->SetDefaultRoute(insides.GetAddress(0), 1);
-    Routes(modem)->SetDefaultRoute(core->GetUeDefaultGatewayAddress(), 1);
-    Routes(lab->server)->AddNetworkRouteTo(Ipv4Address(BEHIND), Ipv4Mask(MASK_BEHIND), outsides.GetAddress(0), 1);
+    lab.Connect(core->GetPgwNode(), delay);
+    Routes(lab.modem)->SetDefaultRoute(core->GetUeDefaultGatewayAddress(), 1);
+    Routes(lab.server)->AddNetworkRouteTo(Ipv4Address(BEHIND), Ipv4Mask(MASK_BEHIND), lab.AddressServer(), 1);
     // The modem is a router: the core sends it what is for the terminal (a framed route, 3GPP TS 29.061, 16.4.7).
     auto gateway = DynamicCast<EpcPgwApplication>(core->GetPgwNode()->GetApplication(0));
-    gateway->SetUeAddress(DynamicCast<LteUeNetDevice>(radio.Get(0))->GetImsi(), insides.GetAddress(1));
-
-    lab->accessPoint = CreateObject<AccessPoint>();
-    lab->accessPoint->AddPort(below, down);
-    lab->accessPoint->AddPort(above, up);
-    lab->accessPoint->Start(options);
-    return lab;
+    gateway->SetUeAddress(DynamicCast<LteUeNetDevice>(radio.Get(0))->GetImsi(), lab.insides.GetAddress(1));
+    return lab.Start(down, up, options);
 }
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A terminal behind an access point whose uplink is a modem in a cell of WiMAX, and a server behind its base station.
-#include "lab.h"
+#include "modem.h"
 
 #include "ns3/bs-net-device.h"
 #include "ns3/bs-scheduler-simple.h"
 #include "ns3/bs-uplink-scheduler-simple.h"
 #include "ns3/config.h"
 #include "ns3/double.h"
-#include "ns3/internet-stack-helper.h"
-#include "ns3/ipv4-address-helper.h"
-#include "ns3/ipv4-static-routing-helper.h"
-#include "ns3/nstime.h"
 #include "ns3/service-flow-record.h"
-#include "ns3/simple-channel.h"
 #include "ns3/simple-ofdm-wimax-channel.h"
 #include "ns3/simple-ofdm-wimax-phy.h"
 #include "ns3/ss-net-device.h"
@@ -33,10 +28,7 @@ constexpr uint32_t BANDWIDTH = 10'000'000; // Hz
 constexpr double GUARD = 0.25;
 constexpr auto MODULATION = WimaxPhy::MODULATION_TYPE_QPSK_12;
 const Time JOINED = Seconds(1);
-const char* const HOME = "7.1.0.0";
 const char* const RADIO = "7.0.0.0";
-const char* const WORLD = "10.0.0.0";
-const char* const MASK = "255.255.0.0";
 
 /// Symbols and rates in whole numbers. ns-3's own are quotients of times: a symbol too many has it cut a fragment beyond a
 /// packet's end, and a rate that is a bit too low has a burst last into the next one, which is not sent then.
@@ -148,12 +140,6 @@ class Uplink : public UplinkSchedulerSimple
     }
 };
 
-Ptr<Ipv4StaticRouting>
-Routes(Ptr<Node> node)
-{
-    return Ipv4StaticRoutingHelper().GetStaticRouting(node->GetObject<Ipv4>());
-}
-
 } // namespace
 
 extern "C"
@@ -173,21 +159,14 @@ wimax_new(uint32_t seed, uint32_t queue, double delay, const char* down, const c
     Config::SetDefault("ns3::WimaxMacQueue::MaxSize", UintegerValue(queue));
     Config::SetDefault("ns3::WimaxPhy::Bandwidth", UintegerValue(BANDWIDTH));
     Config::SetDefault("ns3::SimpleOfdmWimaxPhy::G", DoubleValue(GUARD));
-    auto lab = new Lab;
-    lab->server = CreateObject<Node>();
-    lab->stations.push_back(CreateObject<Node>());
-    auto terminal = lab->stations[0];
-    auto modem = CreateObject<Node>();
-    auto mast = CreateObject<Node>();
-    auto node = CreateObject<Node>();
-
+    ModemLab lab;
     auto air = CreateObject<SimpleOfdmWimaxChannel>(); // without losses
     auto uplink = CreateObject<Uplink>();
     auto downlink = CreateObject<BSSchedulerSimple>();
-    auto tower = CreateObject<BaseStationNetDevice>(mast, CreateObject<Phy>(), uplink, downlink);
+    auto tower = CreateObject<BaseStationNetDevice>(lab.mast, CreateObject<Phy>(), uplink, downlink);
     uplink->SetBs(tower);
     downlink->SetBs(tower);
-    auto radio = CreateObject<SubscriberStationNetDevice>(modem, CreateObject<Phy>());
+    auto radio = CreateObject<SubscriberStationNetDevice>(lab.modem, CreateObject<Phy>());
     radio->SetModulationType(MODULATION);
     for (Ptr<WimaxNetDevice> device : {Ptr<WimaxNetDevice>(radio), Ptr<WimaxNetDevice>(tower)})
     {
@@ -211,39 +190,21 @@ wimax_new(uint32_t seed, uint32_t queue, double delay, const char* down, const c
     radio->AddServiceFlow(
         helper.CreateServiceFlow(ServiceFlow::SF_DIRECTION_DOWN, ServiceFlow::SF_TYPE_BE, IpcsClassifierRecord()));
 
-    InternetStackHelper stack;
-    stack.SetIpv6StackInstall(false);
-    stack.Install(NodeContainer(lab->server, terminal, modem, mast));
-    auto home = CreateObject<SimpleChannel>();
-    auto wire = CreateObject<SimpleChannel>();
-    auto world = CreateObject<SimpleChannel>();
-    world->SetAttribute("Delay", TimeValue(Seconds(delay)));
-    auto below = Plug(node, home);
-    auto above = Plug(node, wire);
-    NetDeviceContainer inside(Plug(modem, wire));
-    inside.Add(Plug(terminal, home));
-    NetDeviceContainer outside(Plug(mast, world));
-    outside.Add(Plug(lab->server, world));
+    lab.InstallStack(lab.mast);
+    lab.Connect(lab.mast, delay);
     NetDeviceContainer between(radio);
     between.Add(tower);
-    const auto insides = Ipv4AddressHelper(HOME, MASK).Assign(inside);
     const auto betweens = Ipv4AddressHelper(RADIO, MASK).Assign(between);
-    const auto outsides = Ipv4AddressHelper(WORLD, MASK).Assign(outside);
-    Routes(terminal)->SetDefaultRoute(insides.GetAddress(0), 1);
-    Routes(modem)->SetDefaultRoute(betweens.GetAddress(1), modem->GetObject<Ipv4>()->GetInterfaceForDevice(radio));
+    const auto gateway = lab.AddressServer();
+    auto router = lab.modem->GetObject<Ipv4>();
+    Routes(lab.modem)->SetDefaultRoute(betweens.GetAddress(1), router->GetInterfaceForDevice(radio));
     // Before the modem has its service flows, the base station would look for one that is not there.
-    auto router = modem->GetObject<Ipv4>();
-    const auto inward = router->GetInterfaceForDevice(inside.Get(0));
+    const auto inward = router->GetInterfaceForDevice(lab.inside.Get(0));
     router->SetForwarding(inward, false);
     Simulator::Schedule(JOINED, &Ipv4::SetForwarding, router, inward, true);
-    Routes(mast)->AddNetworkRouteTo(
-        HOME, MASK, betweens.GetAddress(0), mast->GetObject<Ipv4>()->GetInterfaceForDevice(tower));
-    Routes(lab->server)->SetDefaultRoute(outsides.GetAddress(0), 1);
-
-    lab->accessPoint = CreateObject<AccessPoint>();
-    lab->accessPoint->AddPort(below, down);
-    lab->accessPoint->AddPort(above, up);
-    lab->accessPoint->Start(options);
-    return lab;
+    Routes(lab.mast)->AddNetworkRouteTo(
+        HOME, MASK, betweens.GetAddress(0), lab.mast->GetObject<Ipv4>()->GetInterfaceForDevice(tower));
+    Routes(lab.server)->SetDefaultRoute(gateway, 1);
+    return lab.Start(down, up, options);
 }
 }

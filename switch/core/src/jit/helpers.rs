@@ -86,7 +86,7 @@ pub extern "C" fn check(
 ) -> u64 {
     let allowed = state.holds(site.memory, frame, address, bytes);
     if !allowed {
-        state.violation = Some(format!("{}: {bytes} bytes that are not of {:?}", site.place, site.memory));
+        state.violation = Some(format!("{}: {bytes} bytes that are not of {}", site.place, site.memory));
     }
     allowed as u64
 }

@@ -18,12 +18,13 @@ mod site;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use cranelift_codegen::CodegenError;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{AbiParam, InstBuilder};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module, ModuleError, default_libcall_names};
 
 pub use self::checks::check_native_code;
 use self::checks::{Checks, checked};
@@ -171,10 +172,35 @@ fn define(
     emitter.builder.seal_all_blocks();
     emitter.builder.finalize(module.target_config());
     let id = module.declare_function(name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
-    module.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
+    module.define_function(id, &mut context).map_err(|e| refusal(name, &e))?;
     let frame = context.compiled_code().and_then(|compiled| compiled.buffer.frame_layout());
     match frame.map_or(0, |frame| frame.frame_to_fp_offset) {
         ..=MAX_STACK_BYTES => Ok(id),
         bytes => Err(format!("the {name} takes {bytes} bytes of stack, more than {MAX_STACK_BYTES}: it is too long")),
+    }
+}
+
+/// Says why Cranelift refuses a function.
+fn refusal(name: &str, error: &ModuleError) -> String {
+    use CodegenError::{CodeTooLarge, ImplLimitExceeded, Verifier};
+    match error {
+        ModuleError::Compilation(CodeTooLarge | ImplLimitExceeded) => format!("the {name} is too long for Cranelift"),
+        ModuleError::Compilation(Verifier(errors)) => {
+            format!("the {name} became code that Cranelift refuses, a bug of this switch:\n{errors}")
+        }
+        other => format!("the {name} cannot be compiled: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_function_and_the_reason() {
+        let refused = |error| refusal("parser", &ModuleError::Compilation(error));
+        assert_eq!(refused(CodegenError::CodeTooLarge), "the parser is too long for Cranelift");
+        let unsupported = refused(CodegenError::Unsupported("a vector".into()));
+        assert_eq!(unsupported, "the parser cannot be compiled: Compilation error: Unsupported feature: a vector");
     }
 }

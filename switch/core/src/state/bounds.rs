@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners of memory addresses, for native code that checks what it accesses.
 
+use std::fmt;
 use std::mem::size_of_val;
 
 use super::State;
@@ -21,6 +22,19 @@ pub enum Memory {
     Tables,
     /// Counters and registers, kept from packet to packet.
     Cells,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Memory::Bytes => "a frame's bytes",
+            Memory::Frame => "a frame's start and end",
+            Memory::Packet => "the packet's state",
+            Memory::Places => "the places of cells and tables",
+            Memory::Tables => "tables and action profiles",
+            Memory::Cells => "counters and registers",
+        })
+    }
 }
 
 /// The bytes from `address` on are all in the object.
