@@ -151,12 +151,14 @@ CONTENTS = {
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
 ROWS = (
-    ("compile", "rust", "hosts", "topologies", "switch", "check"),
+    ("compile", "rust", "hosts", "switch", "check"),
     ("controller", "experiments"),
-    ("ptf", "project"),
+    ("project",),
+    ("topologies",),
+    ("ptf",),
 )
-"""Parts of `make test`, in rows that run at the same time. Packet tests wait most of their time, so the compiler runs
-meanwhile; `check` wants cargo's lock, so it comes last."""
+"""Parts of `make test`, in rows that run at the same time, as each waits more than it computes; `check` wants cargo's
+lock, so it comes last in the compiler's row."""
 ALL_ROW = ("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants")
 """Parts of `make test-all` after those: tests that keep times have the machine for themselves."""
 

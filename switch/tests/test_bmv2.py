@@ -104,6 +104,7 @@ def test_client_of_thrift_is_told_to_use_p4runtime(start: Start) -> None:
     with socket.create_connection(("127.0.0.1", thrift), WAIT) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert text.encode() in call(b"x")
+    assert eventually(lambda: "looks for Thrift" in output.read_text())
     assert output.read_text().count("looks for Thrift") == 1
 
 

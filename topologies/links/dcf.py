@@ -10,6 +10,7 @@ IEEE 802.11 DCF", IEEE JSAC 18(3), 2000; ARF, the rate adaptation: Kamerman, Mon
 Journal 2(3), 1997; its behaviour under collisions: Kim et al., "CARA", IEEE INFOCOM 2006.
 """
 
+import functools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ class Cell:
         return sum(sender.sent for sender in senders) - before[0] - mine, mine
 
 
+@functools.cache
 def saturation(stations: int, acks: bool, seconds: float = 120.0) -> tuple[float, float]:
     """Return the payload that `stations` carry together in the long run (Mb/s), and the frames per second of an access
     point that always has TCP ACKs to send to them, if it has `acks`."""
