@@ -7,11 +7,14 @@ The run has a network namespace without a name: it and its interfaces vanish wit
 run ends. A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface
 1@veth3 --interface 2@veth5 ...`, the interfaces being where the tests send and receive.
 
-Results go to out/ptf/TARGET.json. Exit code: 0 all passed, 1 a test failed, 2 the run could not be made.
+Results go to out/ptf/TARGET.json, those of a second run at the same time to out/ptf/TARGET-2.json. Exit code: 0 all
+passed, 1 a test failed, 2 the run could not be made.
 """
 
 import argparse
 import ctypes
+import fcntl
+import itertools
 import json
 import os
 import signal
@@ -209,6 +212,21 @@ def run_tests(
     return [json.loads(line) for line in lines]
 
 
+def own_folder(base: Path) -> Path:
+    """Return a folder that no other run uses while this process runs: a lock in it says so."""
+    for number in itertools.count(1):
+        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_CREAT | os.O_WRONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return folder
+    raise AssertionError
+
+
 def run_connections(arguments: argparse.Namespace) -> int:
     """Run modelled connections on apswitch in virtual time; print the counterexamples."""
     from accesspoint.ptf_tests.lib import fast
@@ -266,7 +284,7 @@ def main() -> int:
     parser.add_argument("--ptf", action="store_true", help="with --connections: behind PTF also on apswitch")
     arguments = parser.parse_args()
     target = TARGETS[arguments.target]
-    out = ROOT / "out/ptf" / arguments.target
+    out = own_folder(ROOT / "out/ptf" / arguments.target)
     log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -325,12 +343,14 @@ def main() -> int:
         **totals,
         "tests": outcomes,
     }
-    Path(f"{out}.json").write_text(json.dumps(summary, indent=1) + "\n")
+    results = Path(f"{out}.json")
+    results.write_text(json.dumps(summary, indent=1) + "\n")
     for outcome in outcomes:
         if outcome["status"] != "passed":
             print(f"{outcome['status']}: {outcome['test']}: {outcome['reason']}")
     skipped = f", {totals['skipped']} skipped" if totals["skipped"] else ""
     print(f"{arguments.target}: {totals['passed']} passed, {totals['failed']} failed{skipped}")
+    print(f"written: {results}")
     return 1 if totals["failed"] else 0
 
 

@@ -58,4 +58,5 @@ def test_a_target_that_runs_already(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "apswitch: 4 passed, 0 failed" in done.stdout
-    assert json.loads((ROOT / "out/ptf/apswitch.json").read_text())["versions"]["apswitch"] == f"at {ADDRESS}"
+    written = Path(done.stdout.strip().rpartition("written: ")[2])
+    assert json.loads(written.read_text())["versions"]["apswitch"] == f"at {ADDRESS}"
