@@ -5,7 +5,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -56,6 +56,21 @@ def many(
 
     calls = [channel(target, number) for number in range(connections)]
     together(*((lambda call=call, n=n: ask(call, n)) for call in calls for n in range(at_once)))
+
+
+def hold(
+    target: Target, begin: Callable[[grpc.Channel], Any], connections: int, each: int, unread: bool = False
+) -> None:
+    """Begin `each` calls on each of `connections` connections and keep them until time is up; report the refusals.
+    unread: nobody takes the answers."""
+    calls = []
+    for number in range(connections):
+        here = channel(target, number, unread)
+        for _ in range(each):
+            call = begin(here)
+            call.add_done_callback(lambda done: target.refused(done.code().name, done.details()))
+            calls.append(call)
+    time.sleep(target.left())
 
 
 def leave(target: Target, method: str, requests: Sequence[bytes], stream: bool = False, at_once: int = 8) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from finsy.proto import gnmi, gnmi_grpc
 
 from accesspoint.checks.hostile.attack import Target, attack
-from accesspoint.checks.hostile.tools import channel, leave, many, mutations, throw
+from accesspoint.checks.hostile.tools import hold, leave, many, mutations, throw
 
 ANY = gnmi.PathElem(name="...")
 
@@ -67,14 +67,13 @@ def gnmi_subscriptions(target: Target) -> None:
         yield gnmi.SubscribeRequest(subscribe=gnmi.SubscriptionList(subscription=[all_of_it] * 50, mode="STREAM"))
         time.sleep(target.left())
 
-    calls = []
-    for number in range(12):
-        stub = gnmi_grpc.gNMIStub(channel(target, number, unread=True))
-        for _ in range(50):
-            call = stub.Subscribe(request(), timeout=target.left())
-            call.add_done_callback(lambda done: target.refused(done.code().name, done.details()))
-            calls.append(call)
-    time.sleep(target.left())
+    hold(
+        target,
+        lambda here: gnmi_grpc.gNMIStub(here).Subscribe(request(), timeout=target.left()),
+        connections=12,
+        each=50,
+        unread=True,
+    )
 
 
 @attack("switch", seconds=4)

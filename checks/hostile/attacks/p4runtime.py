@@ -11,7 +11,7 @@ from finsy.proto import p4r, p4r_grpc
 from accesspoint.checks.harness.p4runtime import delete, exact, insert, modify, update
 from accesspoint.checks.hostile.attack import Target, attack
 from accesspoint.checks.hostile.intruder import ELECTION, Intruder, access_point, changed, tree
-from accesspoint.checks.hostile.tools import channel, many, mutations, throw, together
+from accesspoint.checks.hostile.tools import channel, hold, many, mutations, throw, together
 
 READ, WRITE = "/p4.v1.P4Runtime/Read", "/p4.v1.P4Runtime/Write"
 SET, CAPABILITIES = "/p4.v1.P4Runtime/SetForwardingPipelineConfig", "/p4.v1.P4Runtime/Capabilities"
@@ -56,14 +56,13 @@ def reads_of_each_kind(target: Target) -> None:
 def reads_that_nobody_takes(target: Target) -> None:
     """480 Reads of everything on 30 connections whose answers are never read"""
     request = p4r.ReadRequest.FromString(read(*EVERYTHING * 20))
-    calls = []
-    for number in range(30):
-        stub = p4r_grpc.P4RuntimeStub(channel(target, number, unread=True))
-        for _ in range(16):
-            call = stub.Read(request, timeout=target.left())
-            call.add_done_callback(lambda done: target.refused(done.code().name, done.details()))
-            calls.append(call)
-    time.sleep(target.left())
+    hold(
+        target,
+        lambda here: p4r_grpc.P4RuntimeStub(here).Read(request, timeout=target.left()),
+        connections=30,
+        each=16,
+        unread=True,
+    )
 
 
 @attack("switch", seconds=5)
@@ -84,14 +83,12 @@ def streams_that_never_arbitrate(target: Target) -> None:
             time.sleep(0.2)
         yield from ()
 
-    calls = []
-    for number in range(6):
-        stub = p4r_grpc.P4RuntimeStub(channel(target, number))
-        for _ in range(100):
-            call = stub.StreamChannel(silent(), timeout=target.left() + 5)
-            call.add_done_callback(lambda done: target.refused(done.code().name, done.details()))
-            calls.append(call)
-    time.sleep(target.left())
+    hold(
+        target,
+        lambda here: p4r_grpc.P4RuntimeStub(here).StreamChannel(silent(), timeout=target.left() + 5),
+        connections=6,
+        each=100,
+    )
 
 
 @attack("switch", seconds=5)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The switch's packet trace (switch/cli/proto/trace.proto): streams that nobody reads, conditions without end."""
 
-import time
-
 from accesspoint.checks.hostile.attack import Target, attack
-from accesspoint.checks.hostile.tools import channel, leave, many, mutations, throw
+from accesspoint.checks.hostile.tools import hold, leave, many, mutations, throw
 
 FOLLOW = "/apswitch.trace.v1.Trace/Follow"
 TEXT, MESSAGE = 0x0A, 0x12  # fields 1 and 2, with a length (protobuf's wire format)
@@ -26,14 +24,13 @@ def condition(field: bytes, value: bytes) -> bytes:
 @attack("switch", seconds=5)
 def traces_that_nobody_takes(target: Target) -> None:
     """480 traces of all packets on 30 connections, which nobody reads"""
-    calls = []
-    for number in range(30):
-        follow = channel(target, number, unread=True).unary_stream(FOLLOW)
-        for _ in range(16):
-            call = follow(b"", timeout=target.left())
-            call.add_done_callback(lambda done: target.refused(done.code().name, done.details()))
-            calls.append(call)
-    time.sleep(target.left())
+    hold(
+        target,
+        lambda here: here.unary_stream(FOLLOW)(b"", timeout=target.left()),
+        connections=30,
+        each=16,
+        unread=True,
+    )
 
 
 @attack("switch", seconds=5, short=True)
