@@ -31,9 +31,9 @@ from accesspoint.topologies import targets
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
+from accesspoint.topologies.processes import WAIT_SECONDS, wait_for
 from accesspoint.topologies.requirements import ROOT, LabError
 
-WAIT_SECONDS = 120.0
 AGAIN_SECONDS = 1.0
 """Delay before a process that has ended is restarted (s)."""
 ENGINE_PORT = 4222
@@ -77,16 +77,6 @@ def free_port() -> int:
     """A TCP port on loopback that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def wait_for(what: Callable[[], Any], why: str, seconds: float = WAIT_SECONDS) -> Any:
-    """Wait until `what` returns something true, and return that. Raises LabError."""
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        if time.monotonic() > deadline:
-            raise LabError(f"{why}: not within {seconds:.0f} s")
-        time.sleep(0.05)
-    return found
 
 
 @dataclass

@@ -6,9 +6,8 @@ import argparse
 import os
 import signal
 import sys
-import time
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, call
 from typing import Any
@@ -19,11 +18,11 @@ from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
+from accesspoint.topologies.processes import wait_for
 from accesspoint.topologies.requirements import LabError
 
 REST_PORT = 8080
 IPERF_PORTS = (5201, 5202)
-LISTENING_SECONDS = 60.0  # only a busy machine takes long
 UNPRIVILEGED = ["unshare", "-Urnm"]  # a user namespace, in which this user has the rights of root
 
 BANNER = """
@@ -99,16 +98,6 @@ def fail(error: Exception) -> int:
     return 2
 
 
-def _until_listening(host: Any, ports: Iterable[int]) -> None:
-    """Wait until programs on a host listen on these TCP ports: the prompt's first command may be their client. Raises
-    LabError."""
-    deadline = time.monotonic() + LISTENING_SECONDS
-    while missing := [port for port in ports if not host.run("ss", "-Hltn", f"sport = :{port}").strip()]:
-        if time.monotonic() > deadline:
-            raise LabError(f"iperf3 does not listen on port {missing[0]} after {LISTENING_SECONDS:.0f} s")
-        time.sleep(0.02)
-
-
 def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, directory: Path) -> int:
     # Not before `requirements.check` has found Mininet.
     lab_class = lab_kinds.lab_class(kind)
@@ -126,7 +115,9 @@ def _play(options: argparse.Namespace, kind: str, profile: LinkProfile, director
             os.environ |= {"APCTL_URL": lab.rest_url, "APCTL_TOKEN": lab.rest_token}  # for the prompt's `sh`
             for port in IPERF_PORTS:
                 lab.server.popen(["iperf3", "-s", "-p", str(port)], stdout=DEVNULL, stderr=DEVNULL)
-            _until_listening(lab.server, IPERF_PORTS)
+                listening = partial(lab.server.run, "ss", "-Hltn", f"sport = :{port}")
+                # The prompt's first command may be its client.
+                wait_for(listening, f"iperf3 listens on port {port}", 60.0)
             if options.exec:
                 # Mininet's prompt takes Ctrl-C for the command that runs, and goes on with the next one.
                 signal.signal(signal.SIGINT, contain.end)

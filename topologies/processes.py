@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands run to their end, and what a process said last."""
+"""Commands run to their end, what a process said last, and waiting for what one does."""
 
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from accesspoint.topologies.requirements import LabError
+
+WAIT_SECONDS = 120.0
 
 
 def run(*command: str) -> None:
@@ -24,3 +29,13 @@ def last_lines(file: Path, number: int) -> str:
     """The last lines of a file, with their line ends; an empty string where there is none."""
     lines = file.read_text(errors="replace").splitlines() if file.exists() else []
     return "".join(f"{line}\n" for line in lines[-number:])
+
+
+def wait_for(what: Callable[[], Any], why: str, seconds: float = WAIT_SECONDS) -> Any:
+    """Wait until `what` returns something true, and return that. Raises LabError."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        if time.monotonic() > deadline:
+            raise LabError(f"{why}: not within {seconds:.0f} s")
+        time.sleep(0.05)
+    return found
