@@ -11,8 +11,6 @@ ifdef WHEEL
 export WHEEL
 export APSWITCH := $(CURDIR)/.venv/bin/apswitch
 endif
-# No member of the workspace, as it has a profile of its own; dependencies of both are compiled once.
-FUZZ := --manifest-path switch/fuzz/Cargo.toml --target-dir target
 TARGET ?= apswitch
 
 # What `make run` and `make lab` take on the command line, as `make run PROFILE=wimax SECONDS=60`.
@@ -57,7 +55,7 @@ hosts: runtime host-tools ## build `hosts`, the transports of end hosts
 
 host-tools:
 	@tools/install.sh bpf
-	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --workspace --bin hosts --bin batcp
+	@tools/progress.py cargo "hosts" -- $(CARGO) build --release --bin hosts --bin batcp
 
 ##@ Run and measure
 run: runtime ## run the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
@@ -169,7 +167,6 @@ check-rust: system
 	@tools/install.sh bpf
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --quiet --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --release --quiet $(FUZZ) -- -D warnings
 
 # In no package. PTF loads packet_test, whose imports are found only there.
 SCRIPTS = $(filter-out examples/packet_test/%,$(wildcard examples/*.py examples/*/*.py hosts/peers/*.py))

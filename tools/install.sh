@@ -148,7 +148,7 @@ install_switch() {
         # One selection of packages for all builds: cargo unites the features of what is selected, and compiles each
         # dependency once for each set of them.
         # shellcheck disable=SC2086 # words
-        tools/progress.py cargo "Rust" -- cargo build --release --workspace ${PARTS:-}
+        tools/progress.py cargo "Rust" -- cargo build --release ${PARTS:-}
     else
         die "cargo is missing: install Rust 1.95 or newer, or give a wheel of the switch: WHEEL=apswitch-...whl"
     fi

@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
-CARGO = ("cargo", "test", "--release", "--quiet", "--workspace")
+CARGO = ("cargo", "test", "--release", "--quiet")
 FAST, REST = "not realtime and not long", "realtime or long"
 TOOLS = {  # a command, or a file -> what a part needs it for
     "cargo": "build and test the switch and the hosts: install Rust 1.95 or newer",
@@ -89,13 +89,15 @@ def compile_tests(outcome: Outcome, marks: str) -> None:
 
 
 def check(outcome: Outcome, marks: str) -> None:
-    """Check format, lint, types and imports."""
-    for part in ("check-text", "check-native", "check-python", "check-rust"):
+    """Check format, lint, types and imports of all but Rust."""
+    for part in ("check-text", "check-native", "check-python"):
         call(outcome, "make", "--no-print-directory", part)
 
 
 def rust(outcome: Outcome, marks: str) -> None:
+    """Run the Rust tests, and check format and lint of Rust."""
     call(outcome, *CARGO)
+    call(outcome, "make", "--no-print-directory", "check-rust")
 
 
 def folder(room: str, workers: int = 1) -> Callable[[Outcome, str], None]:
@@ -124,41 +126,46 @@ def mutants(outcome: Outcome, marks: str) -> None:
 
 PARTS = {
     "compile": compile_tests,
-    "check": check,
     "rust": rust,
-    "switch": folder("switch/tests"),
-    "hosts": folder("hosts/tests"),
+    "ptf": ptf,
     "controller": folder("controller", workers=2),  # they wait more than they compute
     "topologies": folder("topologies"),
-    "experiments": folder("experiments"),
     "project": folder("tests"),
-    "ptf": ptf,
+    "experiments": folder("experiments"),
+    "switch": folder("switch/tests"),
+    "hosts": folder("hosts/tests"),
+    "check": check,
     "bmv2": bmv2,
     "mutants": mutants,
 }
 CONTENTS = {
     "compile": "the Rust tests of switch and hosts",
-    "check": "format, lint, types, imports",
-    "rust": "cargo test of switch and hosts",
-    "switch": "apswitch over P4Runtime and gNMI",
-    "hosts": "end hosts on links",
+    "rust": "cargo test of switch and hosts, format, lint",
+    "ptf": "packet tests on apswitch, and modelled connections",
     "controller": "controller, REST, page, apctl",
     "topologies": "labs and Mininet classes",
-    "experiments": "experiments and reports",
     "project": "docs, examples, distribution, conformance, bench, hostile, foreign",
-    "ptf": "packet tests on apswitch, and modelled connections",
+    "experiments": "experiments and reports",
+    "switch": "apswitch over P4Runtime and gNMI",
+    "hosts": "end hosts on links",
+    "check": "format, lint, types, imports",
     "bmv2": "packet tests on BMv2",
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }
 ROWS = (
-    ("compile", "rust", "hosts", "switch", "check"),
-    ("controller", "experiments"),
-    ("project",),
-    ("topologies",),
+    ("compile", "rust"),
     ("ptf",),
+    ("controller",),
+    ("topologies",),
+    ("project",),
+    ("experiments",),
+    ("switch",),
+    ("hosts",),
+    ("check",),
 )
-"""Parts of `make test`, in rows that run at the same time, as each waits more than it computes; `check` wants cargo's
-lock, so it comes last in the compiler's row."""
+"""Parts of `make test`, the longest first; those of a row run one after the other, for both want cargo's lock."""
+AT_ONCE = 5
+"""Rows that run at the same time, as each waits more than it computes."""
 ALL_ROW = ("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants")
 """Parts of `make test-all` after those: tests that keep times have the machine for themselves."""
 
@@ -179,7 +186,7 @@ def summary(outcomes: dict[str, Outcome]) -> str:
 
 
 def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dict[str, Outcome]:
-    """Run rows of parts at the same time; return name -> outcome."""
+    """Run rows of parts, `AT_ONCE` at a time; return name -> outcome."""
     outcomes = {name + suffix: Outcome(shown=row is rows[0]) for row in rows for name in row}
 
     def run_row(row: Sequence[str]) -> None:
@@ -190,9 +197,9 @@ def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dic
             outcomes[name + suffix].seconds = time.monotonic() - start
 
     if len(rows) > 1:
-        print(f"\n== at the same time: {'; '.join(', '.join(row) for row in rows)}")
+        print(f"\n== {AT_ONCE} at a time: {'; '.join(', '.join(row) for row in rows)}")
         print("   (the output of all rows but the first appears when a command has ended)", flush=True)
-    with ThreadPoolExecutor(len(rows)) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         for done in [pool.submit(run_row, row) for row in rows]:
             done.result()
     return outcomes

@@ -76,7 +76,7 @@ def test_a_prometheus_scrapes_and_the_dashboard_shows(link_lab: SwitchLab, tmp_p
         link_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
         try:
             url = f"http://127.0.0.1:{port}/api/v1/query"
-            answer = httpx.get(url, params={"query": expression}, timeout=10)
+            answer = httpx.get(url, params={"query": expression}, timeout=60)
         except httpx.TransportError:
             return []
         if answer.status_code == 503:

@@ -162,7 +162,7 @@ def test_a_path_that_drops_the_option_is_plain_after_one_retransmission(
     respond(a, b, ["5000 drop"])
     start = time.monotonic()
     assert socks_connect(a, NOBODY, 5000) == 0
-    assert 1.5 < time.monotonic() - start < 10
+    assert 1.5 < time.monotonic() - start < 60
     counts = client.counts()
     assert (counts["announced"], counts["plain"]) == (2, 1)
 

@@ -220,7 +220,7 @@ try:
     answer = connect().recv(100)
 except ConnectionResetError:
     answer = b""
-print(len(answer), time.monotonic() - started < 2)
+print(len(answer), time.monotonic() - started < 60)
 """
     said = python(wires.a, reader, wires.server, which).communicate(timeout=120)[0]
     assert said == {"socks": "0 1 0 True\n"}.get(which, "0 True\n")

@@ -10,7 +10,7 @@ target=${1:?"name a target: loader, packets, programs or write"}
 shift
 out=$(realpath ../..)/out/fuzz
 mkdir -p "$out/$target" "../testdata/corpus/$target"
-RUSTC_WRAPPER=$PWD/instrument.sh cargo build --release --target-dir ../../target --bin "$target"
+RUSTC_WRAPPER=$PWD/instrument.sh cargo build --profile fuzz --package apswitch-fuzz --bin "$target"
 # What the targets keep from input to input is no leak.
 export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
-exec ../../target/release/"$target" "$out/$target" "../testdata/corpus/$target" -artifact_prefix="$out/" -timeout=60 -rss_limit_mb=4096 "$@"
+exec ../../target/fuzz/"$target" "$out/$target" "../testdata/corpus/$target" -artifact_prefix="$out/" -timeout=60 -rss_limit_mb=4096 "$@"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of the program without any port (`cargo bench`), in CPU time: other work on the machine counts little."""
+"""Cost of the program without any port (`switch/benches`), in CPU time: other work on the machine counts little."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pathlib import Path
 from accesspoint.checks.bench.report import Measured, Row
 from accesspoint.topologies.requirements import ROOT, LabError
 
-MANIFEST = ROOT / "switch/dataplane/Cargo.toml"
-
 
 def nanoseconds(criterion: Path, name: str) -> float:
     """Criterion's median for a benchmark, ns an iteration."""
@@ -22,11 +20,13 @@ def nanoseconds(criterion: Path, name: str) -> float:
 
 def measure() -> Measured:
     """Rates of the compiled form, how many times the reference's it is, and the time that a program takes to load."""
-    command = ["cargo", "bench", "--quiet", "--manifest-path", str(MANIFEST), "--bench", "pipeline", "--", "--noplot"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    command = ["cargo", "run", "--release", "--quiet", "--package", "apswitch-benches", "--", "--bench", "--noplot"]
+    environment = os.environ | {"CARGO_TARGET_DIR": str(target), "CRITERION_HOME": str(target / "criterion")}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
         raise LabError(f"`{' '.join(command)}` failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}")
-    criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "criterion"
+    criterion = target / "criterion"
     batch = 64
     names = ("1_flow", "1000_flows", "1000_flows_traced", "65536_flows")
     packet = {name: nanoseconds(criterion / "pipeline", name) / batch for name in names}

@@ -2,14 +2,12 @@
 //! Programs that no compiler writes: what would break memory, run without end or grow without bound is refused in one
 //! line that names it.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::pair::Pair;
 use apswitch_core::machine::Machine;
 use apswitch_core::program::Program;
 use apswitch_core::state::Shared;
-use common::pair::Pair;
 use serde_json::{Value, json};
 
 fn read(name: &str) -> Value {

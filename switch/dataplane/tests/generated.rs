@@ -3,12 +3,10 @@
 //! actions, jumps, registers, hashes, tables of every kind, with entries and packets of their own. `APSWITCH_CASES=100`
 //! makes a hundred times as many programs.
 
-mod common;
-
+use crate::common::generate::Generator;
+use crate::common::guess::Seen;
+use crate::common::pair::{PORTS, Pair, cases};
 use apswitch_dataplane::control::*;
-use common::generate::Generator;
-use common::guess::Seen;
-use common::pair::{PORTS, Pair, cases};
 use fastrand::Rng;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports on real interfaces: veth pairs in a network namespace.
 
-mod common;
 #[path = "common/namespace.rs"]
 mod namespace;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::common::lab::SOON;
+use crate::common::program;
 use apswitch_core::state::frame::Pool;
 use apswitch_dataplane::control::*;
 use apswitch_dataplane::port::{PacketPort, PortIo};
-use common::lab::SOON;
-use common::program;
 use namespace::{enter, ip, pair};
 
 fn notice(events: &Events) -> (PortNumber, bool) {
@@ -169,7 +168,7 @@ fn is_whole(frame: &[u8]) -> bool {
     let end = 14 + u16::from_be_bytes([frame[16], frame[17]]) as usize;
     let length = (end - 34) as u16;
     let covered = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes(), &frame[34..end]].concat();
-    common::internet_checksum(&covered) == 0
+    crate::common::internet_checksum(&covered) == 0
 }
 
 #[test]

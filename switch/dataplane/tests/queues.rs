@@ -2,11 +2,10 @@
 //! No hidden buffer: every packet leaves at the time, in the order and with the company that the arithmetic of the
 //! link says, however late the timers are. Time is virtual.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::common::program;
 use apswitch_core::dataplane_ops::Outbox;
 use apswitch_core::link::{Link, LinkConfig, QUEUES, QueueConfig};
 use apswitch_core::machine::Machine;
@@ -15,7 +14,6 @@ use apswitch_core::state::Shared;
 use apswitch_core::state::frame::Pool;
 use apswitch_core::v1model::{Port, Switch};
 use async_channel::bounded;
-use common::program;
 use proptest::prelude::*;
 
 const SECOND: u128 = 1_000_000_000;

@@ -2,16 +2,14 @@
 //! The compiled form against the reference on programs that p4c wrote: the same entries and packets, and what leaves is
 //! equal byte for byte, as are counters and registers. `APSWITCH_CASES=100` runs a hundred times as many packets.
 
-mod common;
-
 use std::path::PathBuf;
 
+use crate::common::bmv2::{MAX_FRAMES, outputs};
+use crate::common::frames::{mutate, seed_frame};
+use crate::common::guess::{Seen, action, copies, profiles};
+use crate::common::pair::{PORTS, Pair, cases};
+use crate::common::{STATION, UPLINK, ap_entries, mac};
 use apswitch_dataplane::control::*;
-use common::bmv2::{MAX_FRAMES, outputs};
-use common::frames::{mutate, seed_frame};
-use common::guess::{Seen, action, copies, profiles};
-use common::pair::{PORTS, Pair, cases};
-use common::{STATION, UPLINK, ap_entries, mac};
 use fastrand::Rng;
 
 /// Packets before the entries change.

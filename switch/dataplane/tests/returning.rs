@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that a program sends round and round: they end neither the switch nor the others' way through it.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
+use crate::common::lab::{Lab, SOON};
 use apswitch_dataplane::control::*;
-use common::lab::{Lab, SOON};
 use serde_json::Value as Json;
 
 /// `testdata/programs/features.p4` with some of its conditions and numbers changed.
@@ -153,7 +151,7 @@ fn what_a_packet_was_cut_to_is_forgotten_when_it_begins_anew() {
 #[test]
 fn a_long_wire_takes_no_memory_of_other_ports() {
     let link = LinkConfig { delay_ns: 60_000_000_000, ..Default::default() };
-    let lab = Lab::new(common::program("features"), &[None, Some(link), None]);
+    let lab = Lab::new(crate::common::program("features"), &[None, Some(link), None]);
     // To port 2, until its wire is full.
     let deadline = Instant::now() + SOON;
     while lab.dataplane.ports()[1].stats.queue_drops < 1000 {

@@ -2,16 +2,14 @@
 //! The copy of what was written: updates are taken back without a trace, backups take the place of replicas whose port
 //! is down, and sizes count what the selector says.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::guess::{Seen, copies, profiles};
+use crate::common::program;
 use apswitch_core::dataplane_ops::Change;
 use apswitch_core::state::Shared;
 use apswitch_core::store::Store;
 use apswitch_dataplane::control::*;
-use common::guess::{Seen, copies, profiles};
-use common::program;
 use fastrand::Rng;
 
 fn store(program: Program) -> Store {

@@ -107,6 +107,17 @@ impl fmt::Display for Discipline {
 #[derive(Debug)]
 struct Unlike(&'static str);
 
+/// Takes what the kernel does not tell for what the link model does not have.
+trait OrUnlike<T> {
+    fn or_unlike(self) -> Result<T, Unlike>;
+}
+
+impl<T> OrUnlike<T> for Option<T> {
+    fn or_unlike(self) -> Result<T, Unlike> {
+        self.ok_or(Unlike(""))
+    }
+}
+
 /// A discipline or a class.
 #[derive(Debug, Default)]
 struct Entry {
@@ -134,25 +145,25 @@ impl Entry {
         match self.kind.as_str() {
             "htb" => self.take_htb(classes, link),
             "tbf" => {
-                let parameters = attribute(&self.options, PARMS).ok_or(Unlike(""))?;
-                let rate = Rate::parse(parameters, 0, attribute(&self.options, TCA_TBF_RATE64)).ok_or(Unlike(""))?;
-                if u32_at(parameters, 20).ok_or(Unlike(""))? != 0 {
+                let parameters = attribute(&self.options, PARMS).or_unlike()?;
+                let rate = Rate::parse(parameters, 0, attribute(&self.options, TCA_TBF_RATE64)).or_unlike()?;
+                if u32_at(parameters, 20).or_unlike()? != 0 {
                     return Err(Unlike("with a peak rate"));
                 }
                 let (limit, buffer) = (u32_at(parameters, 24), u32_at(parameters, 28));
-                rate.limit(link, buffer.ok_or(Unlike(""))?);
-                let limit = limit.ok_or(Unlike(""))?;
+                rate.limit(link, buffer.or_unlike()?);
+                let limit = limit.or_unlike()?;
                 link.limit_bytes = Some(u64::from(limit));
                 link.limit_packets = (limit / MIN_FRAME).clamp(1, MAX_PACKETS);
                 Ok(below)
             }
             "netem" => self.take_netem(link).map(|()| below),
             "pfifo" => {
-                link.limit_packets = u32_at(&self.options, 0).ok_or(Unlike(""))?.min(MAX_PACKETS);
+                link.limit_packets = u32_at(&self.options, 0).or_unlike()?.min(MAX_PACKETS);
                 Ok(below)
             }
             "bfifo" => {
-                link.limit_bytes = Some(u64::from(u32_at(&self.options, 0).ok_or(Unlike(""))?));
+                link.limit_bytes = Some(u64::from(u32_at(&self.options, 0).or_unlike()?));
                 Ok(below)
             }
             _ => Err(Unlike("")),
@@ -161,21 +172,21 @@ impl Entry {
 
     /// Takes a single class, of which the root is the parent, as what all packets pass.
     fn take_htb(&self, classes: &[Entry], link: &mut LinkConfig) -> Result<u32, Unlike> {
-        let init = attribute(&self.options, TCA_HTB_INIT).ok_or(Unlike(""))?;
-        let class = (self.handle & 0xffff_0000) | u32_at(init, 8).ok_or(Unlike(""))?;
+        let init = attribute(&self.options, TCA_HTB_INIT).or_unlike()?;
+        let class = (self.handle & 0xffff_0000) | u32_at(init, 8).or_unlike()?;
         let [only] = classes else { return Err(Unlike("with several classes")) };
         if only.handle != class {
             return Err(Unlike("without a default class"));
         }
-        let parameters = attribute(&only.options, PARMS).ok_or(Unlike(""))?;
-        let rate = Rate::parse(parameters, 12, attribute(&only.options, TCA_HTB_CEIL64)).ok_or(Unlike(""))?;
-        rate.limit(link, u32_at(parameters, 28).ok_or(Unlike(""))?);
+        let parameters = attribute(&only.options, PARMS).or_unlike()?;
+        let rate = Rate::parse(parameters, 12, attribute(&only.options, TCA_HTB_CEIL64)).or_unlike()?;
+        rate.limit(link, u32_at(parameters, 28).or_unlike()?);
         Ok(class)
     }
 
     fn take_netem(&self, link: &mut LinkConfig) -> Result<(), Unlike> {
-        let word = |at| u32_at(&self.options, at).ok_or(Unlike(""));
-        let attributes = self.options.get(NETEM_OPTIONS..).ok_or(Unlike(""))?;
+        let word = |at| u32_at(&self.options, at).or_unlike();
+        let attributes = self.options.get(NETEM_OPTIONS..).or_unlike()?;
         let ns = |at, kind| match attribute(attributes, kind).and_then(|value| u64_at(value, 0)) {
             Some(ns) => Ok(ns),
             None => Ok(u64::from(word(at)?) * TICK_NS),
@@ -196,10 +207,15 @@ impl Entry {
         link.loss = f64::from(word(8)?) / f64::from(u32::MAX);
         if let Some(value) = attribute(attributes, TCA_NETEM_RATE) {
             let rate = attribute(attributes, TCA_NETEM_RATE64).and_then(|value| u64_at(value, 0));
-            let rate = rate.or_else(|| u32_at(value, 0).map(u64::from)).ok_or(Unlike(""))?;
+            let rate = rate.map_or_else(|| u32_at(value, 0).map(u64::from).or_unlike(), Ok)?;
             if rate > 0 {
+                // Signed, in bytes; those of a cell of ATM follow.
+                let [overhead, cell] = [u32_at(value, 4).or_unlike()?, u32_at(value, 8).or_unlike()?];
+                if overhead.cast_signed() < 0 || cell != 0 {
+                    return Err(Unlike("overhead below 0, or cells"));
+                }
                 link.rate = Some(rate.saturating_mul(8).min(link.rate.unwrap_or(u64::MAX)));
-                link.overhead = u32_at(value, 4).unwrap_or(0);
+                link.overhead = overhead;
             }
         }
         Ok(())
@@ -277,6 +293,31 @@ fn dump(request: u16, interface_index: i32) -> io::Result<Vec<Entry>> {
                 _ => entries.extend(Entry::parse(message, interface_index)),
             }
             bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// netem with a rate in bytes/s (`struct tc_netem_rate`).
+    fn netem(overhead: i32, cell_size: u32) -> Discipline {
+        let mut options = vec![0; NETEM_OPTIONS];
+        options[4..8].copy_from_slice(&1000u32.to_ne_bytes());
+        options.extend([20, 0, TCA_NETEM_RATE as u8, 0]);
+        options.extend([125_000u32.to_ne_bytes(), overhead.to_ne_bytes(), cell_size.to_ne_bytes(), [0; 4]].concat());
+        let root = Entry { kind: "netem".into(), handle: 0x1_0000, parent: TC_H_ROOT, options };
+        Discipline::from_entries(&root, &[], &[])
+    }
+
+    #[test]
+    fn a_rate_of_netem_has_an_overhead_that_adds() {
+        let link = netem(14, 0).model().cloned().expect("a link model");
+        assert_eq!((link.rate, link.overhead, link.limit_packets), (Some(1_000_000), 14, 1000));
+        for (overhead, cell_size) in [(-4, 0), (0, 48)] {
+            let found = netem(overhead, cell_size);
+            assert_eq!(found.to_string(), "netem overhead below 0, or cells", "{overhead} {cell_size}: {found:?}");
         }
     }
 }

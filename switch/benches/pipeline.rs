@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cost of the access point's program for a packet, without any port: `cargo bench`. Times are those of the thread's
+//! Cost of the access point's program for a packet, without any port: `make bench`. Times are those of the thread's
 //! own CPU, so that other work on the machine counts little.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../dataplane/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
