@@ -544,6 +544,8 @@ def test_wildcards_upon_wildcards_are_answered_at_once(switch: Switch) -> None:
         answer = switch.stub.Get(gnmi.GetRequest(path=[wild(*names)], encoding="PROTO"), timeout=WAIT)
         assert answer.notification[0].update
     assert time.monotonic() - began < 60
+    # What packets have waited is told from a second after the first on: then as many leaves stay.
+    assert eventually(lambda: f"{switch.queue(0)}/sojourn-p99" in switch.get("/"))
     whole = len(switch.get("/"))
     deep = gnmi.GetRequest(path=[wild(*["..."] * 32)] * 64, encoding="PROTO")
     assert sum(len(part.update) for part in switch.stub.Get(deep).notification) == 64 * whole
