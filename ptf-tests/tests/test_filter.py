@@ -60,7 +60,7 @@ class WaitingTest(FilterTest):
         """Send these segments in this order behind data, and expect `sent` of them."""
         bulk = slow_bulk()
         self.send(STATION, *bulk, *arrived)
-        self.expect(SLOW, *bulk, *sent, timeout=60)
+        self.expect(SLOW, *bulk, *sent, timeout=20)
         self.expect_nothing()
 
     def expect_left_of(self, numbers: Sequence[int], sent: Sequence[int], **fields: Any) -> None:
@@ -270,7 +270,7 @@ class NotAllAreFiltered(FilterTest):
         acks = [build_ack(STATION, SLOW, number) for number in range(1, 41)]
         self.send(STATION, *bulk, *acks)
         # A target may spend the time of each filtered ACK.
-        self.expect(SLOW, *bulk, acks[15], acks[31], acks[39], timeout=60)
+        self.expect(SLOW, *bulk, acks[15], acks[31], acks[39], timeout=20)
         self.expect_nothing()
 
 

@@ -282,6 +282,6 @@ class OpaqueBulkKeepsItsOrder(HostsTest):
         for frame in frames:
             self.send(STATION, frame)
             time.sleep(0.02)  # the meter would take one again now and then
-        self.assertTrue(poll(lambda: self.read_counts(SLOW, OTHER)["sent"][0] == 10, timeout=60))
+        self.assertTrue(poll(lambda: self.read_counts(SLOW, OTHER)["sent"][0] == 10, timeout=20))
         self.expect(SLOW, *frames)
         self.expect_nothing()
