@@ -148,7 +148,7 @@ CONTENTS = {
     "experiments": "experiments and reports",
     "switch": "apswitch over P4Runtime and gNMI",
     "hosts": "end hosts on links",
-    "check": "format, lint, types, imports",
+    "check": "format, lint, types, imports of all but Rust",
     "bmv2": "packet tests on BMv2",
     "mutants": "whether the packet tests find mistakes in the program: a sample",
 }

@@ -20,13 +20,11 @@ def nanoseconds(criterion: Path, name: str) -> float:
 
 def measure() -> Measured:
     """Rates of the compiled form, how many times the reference's it is, and the time that a program takes to load."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     command = ["cargo", "run", "--release", "--quiet", "--package", "apswitch-benches", "--", "--bench", "--noplot"]
-    environment = os.environ | {"CARGO_TARGET_DIR": str(target), "CRITERION_HOME": str(target / "criterion")}
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode:
         raise LabError(f"`{' '.join(command)}` failed: {(result.stderr.strip() or 'no message').splitlines()[-1]}")
-    criterion = target / "criterion"
+    criterion = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "criterion"
     batch = 64
     names = ("1_flow", "1000_flows", "1000_flows_traced", "65536_flows")
     packet = {name: nanoseconds(criterion / "pipeline", name) / batch for name in names}
