@@ -107,16 +107,8 @@ impl fmt::Display for Discipline {
 #[derive(Debug)]
 struct Unlike(&'static str);
 
-/// Takes what the kernel does not tell for what the link model does not have.
-trait OrUnlike<T> {
-    fn or_unlike(self) -> Result<T, Unlike>;
-}
-
-impl<T> OrUnlike<T> for Option<T> {
-    fn or_unlike(self) -> Result<T, Unlike> {
-        self.ok_or(Unlike(""))
-    }
-}
+/// Refusal of what the kernel does not tell: it may be anything.
+const UNTOLD: Unlike = Unlike("");
 
 /// A discipline or a class.
 #[derive(Debug, Default)]
@@ -145,48 +137,48 @@ impl Entry {
         match self.kind.as_str() {
             "htb" => self.take_htb(classes, link),
             "tbf" => {
-                let parameters = attribute(&self.options, PARMS).or_unlike()?;
-                let rate = Rate::parse(parameters, 0, attribute(&self.options, TCA_TBF_RATE64)).or_unlike()?;
-                if u32_at(parameters, 20).or_unlike()? != 0 {
+                let parameters = attribute(&self.options, PARMS).ok_or(UNTOLD)?;
+                let rate = Rate::parse(parameters, 0, attribute(&self.options, TCA_TBF_RATE64)).ok_or(UNTOLD)?;
+                if u32_at(parameters, 20).ok_or(UNTOLD)? != 0 {
                     return Err(Unlike("with a peak rate"));
                 }
                 let (limit, buffer) = (u32_at(parameters, 24), u32_at(parameters, 28));
-                rate.limit(link, buffer.or_unlike()?);
-                let limit = limit.or_unlike()?;
+                rate.limit(link, buffer.ok_or(UNTOLD)?);
+                let limit = limit.ok_or(UNTOLD)?;
                 link.limit_bytes = Some(u64::from(limit));
                 link.limit_packets = (limit / MIN_FRAME).clamp(1, MAX_PACKETS);
                 Ok(below)
             }
             "netem" => self.take_netem(link).map(|()| below),
             "pfifo" => {
-                link.limit_packets = u32_at(&self.options, 0).or_unlike()?.min(MAX_PACKETS);
+                link.limit_packets = u32_at(&self.options, 0).ok_or(UNTOLD)?.min(MAX_PACKETS);
                 Ok(below)
             }
             "bfifo" => {
-                link.limit_bytes = Some(u64::from(u32_at(&self.options, 0).or_unlike()?));
+                link.limit_bytes = Some(u64::from(u32_at(&self.options, 0).ok_or(UNTOLD)?));
                 Ok(below)
             }
-            _ => Err(Unlike("")),
+            _ => Err(UNTOLD),
         }
     }
 
     /// Takes a single class, of which the root is the parent, as what all packets pass.
     fn take_htb(&self, classes: &[Entry], link: &mut LinkConfig) -> Result<u32, Unlike> {
-        let init = attribute(&self.options, TCA_HTB_INIT).or_unlike()?;
-        let class = (self.handle & 0xffff_0000) | u32_at(init, 8).or_unlike()?;
+        let init = attribute(&self.options, TCA_HTB_INIT).ok_or(UNTOLD)?;
+        let class = (self.handle & 0xffff_0000) | u32_at(init, 8).ok_or(UNTOLD)?;
         let [only] = classes else { return Err(Unlike("with several classes")) };
         if only.handle != class {
             return Err(Unlike("without a default class"));
         }
-        let parameters = attribute(&only.options, PARMS).or_unlike()?;
-        let rate = Rate::parse(parameters, 12, attribute(&only.options, TCA_HTB_CEIL64)).or_unlike()?;
-        rate.limit(link, u32_at(parameters, 28).or_unlike()?);
+        let parameters = attribute(&only.options, PARMS).ok_or(UNTOLD)?;
+        let rate = Rate::parse(parameters, 12, attribute(&only.options, TCA_HTB_CEIL64)).ok_or(UNTOLD)?;
+        rate.limit(link, u32_at(parameters, 28).ok_or(UNTOLD)?);
         Ok(class)
     }
 
     fn take_netem(&self, link: &mut LinkConfig) -> Result<(), Unlike> {
-        let word = |at| u32_at(&self.options, at).or_unlike();
-        let attributes = self.options.get(NETEM_OPTIONS..).or_unlike()?;
+        let word = |at| u32_at(&self.options, at).ok_or(UNTOLD);
+        let attributes = self.options.get(NETEM_OPTIONS..).ok_or(UNTOLD)?;
         let ns = |at, kind| match attribute(attributes, kind).and_then(|value| u64_at(value, 0)) {
             Some(ns) => Ok(ns),
             None => Ok(u64::from(word(at)?) * TICK_NS),
@@ -207,10 +199,10 @@ impl Entry {
         link.loss = f64::from(word(8)?) / f64::from(u32::MAX);
         if let Some(value) = attribute(attributes, TCA_NETEM_RATE) {
             let rate = attribute(attributes, TCA_NETEM_RATE64).and_then(|value| u64_at(value, 0));
-            let rate = rate.map_or_else(|| u32_at(value, 0).map(u64::from).or_unlike(), Ok)?;
+            let rate = rate.or_else(|| u32_at(value, 0).map(u64::from)).ok_or(UNTOLD)?;
             if rate > 0 {
                 // Signed, in bytes; those of a cell of ATM follow.
-                let [overhead, cell] = [u32_at(value, 4).or_unlike()?, u32_at(value, 8).or_unlike()?];
+                let [overhead, cell] = [u32_at(value, 4).ok_or(UNTOLD)?, u32_at(value, 8).ok_or(UNTOLD)?];
                 if overhead.cast_signed() < 0 || cell != 0 {
                     return Err(Unlike("overhead below 0, or cells"));
                 }
