@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of v1model, one a test, with testdata/programs/features.p4.
 
+use crate::common;
 use crate::common::features::{Answer, address_request, answer, ask, lab, request, value};
 use crate::common::lab::{Lab, SOON};
 use crate::common::{call, entry, exact, find_table, internet_checksum, program};
@@ -71,7 +72,7 @@ fn indirect_counters_meters_and_registers() {
     ask(&lab, &[request(7, 15, 0xdead_beef), vec![0; 2]].concat());
     let read = |index| value(&lab, &[request(8, index, 0), vec![0; 2]].concat());
     assert_eq!(read(15), 0xdead_beef);
-    assert_eq!(lab.dataplane.registers(register, 14..16).unwrap(), crate::common::values(&[0, 0xdead_beef]));
+    assert_eq!(lab.dataplane.registers(register, 14..16).unwrap(), common::values(&[0, 0xdead_beef]));
     lab.write(vec![Update::SetRegister { register, index: 0, value: 77u32.into() }]);
     assert_eq!(read(0), 77);
     let too_wide = Update::SetRegister { register, index: 0, value: (1u64 << 32).into() };
@@ -205,7 +206,7 @@ fn digests_are_sent_once_until_acknowledged() {
         ask(&lab, &frame);
     }
     let sample = lab.events.digests.recv_blocking().unwrap();
-    assert_eq!((sample.digest, &sample.values[..]), (digest, &crate::common::values(&[1, 42, 1 << 100])[..]));
+    assert_eq!((sample.digest, &sample.values[..]), (digest, &common::values(&[1, 42, 1 << 100])[..]));
     assert!(lab.events.digests.try_recv().is_err());
     ask(&lab, &[request(0x13, 2, 42), vec![0; 2]].concat());
     assert_eq!(lab.events.digests.recv_blocking().unwrap().values[0], 2u32.into());
@@ -236,7 +237,7 @@ fn idle_entries_are_told_and_hits_keep_them() {
     ask(&lab, &address_request(0x31, 1));
     let idle = lab.dataplane.entry(table, &key).unwrap().idle_ns;
     assert!(idle < SOON.as_nanos() as u64, "{idle}");
-    let wrong = entry(&program, "routes", &[crate::common::prefix(0, 0)], 0, "answer", &[1]);
+    let wrong = entry(&program, "routes", &[common::prefix(0, 0)], 0, "answer", &[1]);
     let wrong = TableEntry { idle_timeout_ns: 1, ..wrong };
     assert!(matches!(lab.refused(Update::InsertEntry(wrong)), UpdateError::InvalidArgument(_)));
 }
@@ -283,8 +284,7 @@ fn packets_go_to_the_cpu_port_and_come_from_it() {
 fn a_wrong_update_changes_nothing() {
     let lab = lab();
     let program = lab.program();
-    let route =
-        |value, prefix_len| entry(&program, "routes", &[crate::common::prefix(value, prefix_len)], 0, "answer", &[1]);
+    let route = |value, prefix_len| entry(&program, "routes", &[common::prefix(value, prefix_len)], 0, "answer", &[1]);
     let good = route(0x0a00_0000, 8);
     let insert = |entry: &TableEntry| Update::InsertEntry(entry.clone());
     let answer = |params: &[u128]| call(&program, find_table(&program, "routes"), "answer", params).into();
@@ -294,8 +294,8 @@ fn a_wrong_update_changes_nothing() {
         Update::InsertEntry(entry)
     };
     let invalid = [
-        with(&|e| e.key.fields[0] = crate::common::prefix(1, 33)),
-        with(&|e| e.key.fields[0] = crate::common::prefix(1, 8)),
+        with(&|e| e.key.fields[0] = common::prefix(1, 33)),
+        with(&|e| e.key.fields[0] = common::prefix(1, 8)),
         with(&|e| e.key.fields[0] = KeyField::Exact(1u32.into())),
         with(&|e| e.key.fields.clear()),
         with(&|e| e.key.priority = 1),
@@ -307,7 +307,7 @@ fn a_wrong_update_changes_nothing() {
         let text = format!("{update:?}");
         assert!(matches!(lab.refused(update), UpdateError::InvalidArgument(_)), "{text}");
     }
-    let wide = with(&|e| e.key.fields[0] = crate::common::prefix(1 << 32, 32));
+    let wide = with(&|e| e.key.fields[0] = common::prefix(1 << 32, 32));
     assert!(matches!(lab.refused(wide), UpdateError::OutOfRange(_)));
     assert!(matches!(lab.refused(with(&|e| e.action = answer(&[1 << 32]))), UpdateError::OutOfRange(_)));
     assert!(matches!(lab.refused(with(&|e| e.table = TableId(999))), UpdateError::NotFound(_)));
@@ -336,7 +336,7 @@ fn a_new_program_starts_empty_and_without_one_nothing_is_written() {
     let program = lab.program();
     lab.write(vec![Update::InsertEntry(entry(&program, "addresses", &exact(&[5]), 0, "set_answer", &[9]))]);
     assert_eq!(value(&lab, &address_request(0x31, 5)), 9);
-    lab.dataplane.commit_blocking(crate::common::program("features")).unwrap();
+    lab.dataplane.commit_blocking(common::program("features")).unwrap();
     assert_eq!(value(&lab, &address_request(0x31, 5)), 0);
     assert!(lab.dataplane.entries(find_table(&program, "addresses")).unwrap().is_empty());
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of v1model's tables, one a test, with testdata/programs/features.p4.
 
+use crate::common;
 use crate::common::features::{address_request, ask, lab, request, value};
 use crate::common::{call, entry, exact, find_table};
 use apswitch_dataplane::control::*;
@@ -10,7 +11,7 @@ fn the_longest_prefix_wins() {
     let lab = lab();
     let program = lab.program();
     let route = |value, prefix_len, answer| {
-        let field = crate::common::prefix(value, prefix_len);
+        let field = common::prefix(value, prefix_len);
         Update::InsertEntry(entry(&program, "routes", &[field], 0, "answer", &[answer]))
     };
     lab.write(vec![
@@ -26,12 +27,12 @@ fn the_longest_prefix_wins() {
     assert_eq!(ask(0x0a01_0204), 3);
     assert_eq!(ask(0x0a02_0000), 2);
     assert_eq!(ask(0x0b00_0000), 1);
-    let key = EntryKey { fields: vec![crate::common::prefix(0, 0)], priority: 0 };
+    let key = EntryKey { fields: vec![common::prefix(0, 0)], priority: 0 };
     lab.write(vec![Update::DeleteEntry { table: find_table(&program, "routes"), key }]);
     assert_eq!(ask(0x0b00_0000), 0);
 
     let prefix = |value: u128, prefix_len, answer| {
-        let field = crate::common::prefix(value, prefix_len);
+        let field = common::prefix(value, prefix_len);
         Update::InsertEntry(entry(&program, "prefixes", &[field], 0, "set_answer", &[answer]))
     };
     let network = 0x2001_0db8_u128 << 96;
@@ -48,11 +49,7 @@ fn ranges_optionals_and_masks_follow_their_priority() {
     let lab = lab();
     let program = lab.program();
     let range = |low, high, optional: Option<u128>, mask, priority, answer| {
-        let fields = [
-            crate::common::range(low, high),
-            KeyField::Optional(optional.map(u128::into)),
-            crate::common::ternary(0, mask),
-        ];
+        let fields = [common::range(low, high), KeyField::Optional(optional.map(u128::into)), common::ternary(0, mask)];
         Update::InsertEntry(entry(&program, "ranges", &fields, priority, "set_answer", &[answer]))
     };
     lab.write(vec![
@@ -73,7 +70,7 @@ fn ranges_optionals_and_masks_follow_their_priority() {
     assert_eq!(ask(10, 1234), (10, 1));
 
     let mask = |value, mask, index: u128, priority, answer| {
-        let fields = [crate::common::ternary(value, mask), KeyField::Exact(index.into())];
+        let fields = [common::ternary(value, mask), KeyField::Exact(index.into())];
         Update::InsertEntry(entry(&program, "masks", &fields, priority, "set_answer", &[answer]))
     };
     let entries =
@@ -139,7 +136,7 @@ fn wide_keys_and_parameters_and_writes_to_a_part_of_a_field() {
 fn direct_counters_and_meters_belong_to_their_entry() {
     let lab = lab();
     let program = lab.program();
-    let mut route = entry(&program, "routes", &[crate::common::prefix(8, 29)], 0, "answer", &[5]);
+    let mut route = entry(&program, "routes", &[common::prefix(8, 29)], 0, "answer", &[5]);
     // Green, yellow, yellow, then red: no token comes back within the test.
     route.meter = Some(MeterConfig { cir: 0, cburst: 1, pir: 0, pburst: 3 });
     lab.write(vec![Update::InsertEntry(route.clone())]);
@@ -173,7 +170,7 @@ fn direct_counters_and_meters_belong_to_their_entry() {
 fn a_miss_belongs_to_the_default_entry() {
     let lab = lab();
     let program = lab.program();
-    let route = entry(&program, "routes", &[crate::common::prefix(8, 29)], 0, "answer", &[5]);
+    let route = entry(&program, "routes", &[common::prefix(8, 29)], 0, "answer", &[5]);
     let table = route.table;
     lab.write(vec![Update::InsertEntry(route)]);
     let counter = || lab.dataplane.direct_counter(table, None).unwrap();

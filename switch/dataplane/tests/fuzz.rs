@@ -2,6 +2,7 @@
 //! A million random and mutated packets, seeded, through the access point's program: nothing panics, every packet is
 //! accounted for, and the switch forwards as before.
 
+use crate::common;
 use crate::common::frames::{mutate, seed_frame};
 use crate::common::lab::Lab;
 use crate::common::{STATION, UPLINK, ap_entries, ap_program, entry, ternary, udp_frame};
@@ -21,23 +22,16 @@ fn a_million_packets_do_no_harm() {
     // Everything of the controller's that a packet can run into: classes, feedback, gate, copies to the controller.
     let any = ternary(0, 0);
     let class = [ternary(1, 3), any.clone(), any.clone(), any.clone()];
-    let ports = [crate::common::range(0, 50_000), crate::common::range(0, 65_535)];
+    let ports = [common::range(0, 50_000), common::range(0, 65_535)];
     let rest = [(); 6].map(|()| any.clone());
     let class: Vec<KeyField> = class.into_iter().chain(ports).chain(rest).collect();
     let punt = [ternary(STATION as u128, 511), any.clone(), any.clone(), ternary(17, 255), any];
     for entry in [
         entry(&program, "classify", &class, 1, "set_class", &[2, 3, 1]),
         entry(&program, "punt", &punt, 1, "copy_to_cpu", &[]),
-        entry(
-            &program,
-            "port_feedback",
-            &crate::common::exact(&[UPLINK as u128, 2]),
-            0,
-            "add_port_feedback",
-            &[20_000],
-        ),
-        entry(&program, "ack_priority", &crate::common::exact(&[UPLINK as u128]), 0, "prioritise", &[7, 1]),
-        entry(&program, "gate", &crate::common::exact(&[UPLINK as u128]), 0, "batch_gate", &[500, 10]),
+        entry(&program, "port_feedback", &common::exact(&[UPLINK as u128, 2]), 0, "add_port_feedback", &[20_000]),
+        entry(&program, "ack_priority", &common::exact(&[UPLINK as u128]), 0, "prioritise", &[7, 1]),
+        entry(&program, "gate", &common::exact(&[UPLINK as u128]), 0, "batch_gate", &[500, 10]),
     ] {
         updates.push(Update::InsertEntry(entry));
     }
@@ -94,7 +88,7 @@ fn a_million_packets_do_no_harm() {
     // Still there: a packet of known addresses goes where it should, unchanged.
     let frame = {
         let mut frame = udp_frame(0, 100);
-        let (dst, src) = (crate::common::mac(1).to_be_bytes(), crate::common::mac(2).to_be_bytes());
+        let (dst, src) = (common::mac(1).to_be_bytes(), common::mac(2).to_be_bytes());
         frame[0..6].copy_from_slice(&dst[10..]);
         frame[6..12].copy_from_slice(&src[10..]);
         // Not from a flow that the tables know: it is not marked.

@@ -7,6 +7,7 @@ mod namespace;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::common;
 use crate::common::lab::SOON;
 use crate::common::program;
 use apswitch_core::state::frame::Pool;
@@ -168,7 +169,7 @@ fn is_whole(frame: &[u8]) -> bool {
     let end = 14 + u16::from_be_bytes([frame[16], frame[17]]) as usize;
     let length = (end - 34) as u16;
     let covered = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes(), &frame[34..end]].concat();
-    crate::common::internet_checksum(&covered) == 0
+    common::internet_checksum(&covered) == 0
 }
 
 #[test]

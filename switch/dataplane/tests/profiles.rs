@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Action profiles and selectors with testdata/programs/profiles.p4.
 
+use crate::common;
 use crate::common::lab::Lab;
 use crate::common::{call, exact, find_table, program};
 use apswitch_dataplane::control::*;
@@ -36,7 +37,7 @@ fn place(flow: u32, of: u16) -> u32 {
 
 fn insert(program: &Program, table: &str, key: u8, action: EntryAction) -> TableEntry {
     let table = find_table(program, table);
-    let ternary = crate::common::ternary(key.into(), 0xff);
+    let ternary = common::ternary(key.into(), 0xff);
     let needs_priority = program.tables[table.0].needs_priority();
     let fields = if needs_priority { vec![ternary] } else { exact(&[key.into()]) };
     TableEntry {

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common;
 use crate::common::lab::{Lab, SOON};
 use apswitch_dataplane::control::*;
 use serde_json::Value as Json;
@@ -151,7 +152,7 @@ fn what_a_packet_was_cut_to_is_forgotten_when_it_begins_anew() {
 #[test]
 fn a_long_wire_takes_no_memory_of_other_ports() {
     let link = LinkConfig { delay_ns: 60_000_000_000, ..Default::default() };
-    let lab = Lab::new(crate::common::program("features"), &[None, Some(link), None]);
+    let lab = Lab::new(common::program("features"), &[None, Some(link), None]);
     // To port 2, until its wire is full.
     let deadline = Instant::now() + SOON;
     while lab.dataplane.ports()[1].stats.queue_drops < 1000 {

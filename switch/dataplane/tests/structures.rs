@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Header stacks, unions, varbits, value sets and long selects, byte by byte, and against BMv2 where it is on PATH.
 
+use crate::common;
 use crate::common::lab::Lab;
 use crate::common::{bmv2, program};
 use apswitch_dataplane::control::*;
@@ -140,9 +141,9 @@ fn varbits_have_the_length_of_their_packet() {
     assert_eq!(variable(&lab, 2, 12, &[1, 2, 3, 4]), ((4, 0, 0, 0), vec![1, 2, 3, 4]));
     // Part of a checksum, and of what stands in front of the payload.
     let frame = [&[1, 3][..], &list].concat();
-    assert_eq!(checksum(&lab, &frame), crate::common::internet_checksum(&frame));
+    assert_eq!(checksum(&lab, &frame), common::internet_checksum(&frame));
     let frame = [2, 24, 1, 2, 3, 4];
-    assert_eq!(checksum(&lab, &frame), crate::common::internet_checksum(&frame));
+    assert_eq!(checksum(&lab, &frame), common::internet_checksum(&frame));
 }
 
 #[test]
@@ -163,12 +164,12 @@ fn selects_take_long_keys_and_value_sets() {
     let pair = |a: u16, b: u32| (u32::from(a) << 20 | b).to_be_bytes();
     let way = |a, b| variable(&lab, 7, 0, &pair(a, b)).0.1;
     assert_eq!((way(1, 2), way(1, 3), way(0x801, 0)), (1, 0, 3));
-    let exact = |a: u128, b: u128| crate::common::exact(&[a, b]);
+    let exact = |a: u128, b: u128| common::exact(&[a, b]);
     let members = vec![
         exact(1, 3),
         exact(1, 2),
-        vec![crate::common::ternary(0x900, 0xf00), crate::common::range(0x100, 0xfffff)],
-        vec![KeyField::Optional(None), crate::common::prefix(0xabc00, 12)],
+        vec![common::ternary(0x900, 0xf00), common::range(0x100, 0xfffff)],
+        vec![KeyField::Optional(None), common::prefix(0xabc00, 12)],
     ];
     lab.write(vec![Update::SetValueSet { set: set("pairs"), members: members.clone() }]);
     assert_eq!((way(1, 2), way(1, 3), way(0x801, 0)), (1, 2, 3));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::common;
 use crate::common::lab::Lab;
 use crate::common::{entry, program};
 use apswitch_dataplane::control::*;
@@ -106,7 +107,7 @@ fn masks() {
     let make = |rng: &mut Rng| {
         let mask = [0xff00_0000, 0x0fff_0000, 0, 0xff, u32::MAX][rng.usize(..5)] as u128;
         let value = rng.u32(..) as u128 & 0x0102_0003 & mask;
-        (vec![crate::common::ternary(value, mask), KeyField::Exact(rng.u128(..2).into())], rng.i32(1..8))
+        (vec![common::ternary(value, mask), KeyField::Exact(rng.u128(..2).into())], rng.i32(1..8))
     };
     let values = |rng: &mut Rng| vec![rng.u32(..) as u128 & 0x0102_0003, rng.u128(..3)];
     compare("masks", "set_answer", 1, &[32, 8], make, values, |v| request(3, v[1], v[0]));
@@ -116,9 +117,9 @@ fn masks() {
 fn ranges() {
     let make = |rng: &mut Rng| {
         let low = rng.u128(..250);
-        let range = crate::common::range(low, rng.u128(low..256));
+        let range = common::range(low, rng.u128(low..256));
         let optional = KeyField::Optional(if rng.bool() { Some(rng.u128(..3).into()) } else { None });
-        (vec![range, optional, crate::common::ternary(0, 0)], rng.i32(1..5))
+        (vec![range, optional, common::ternary(0, 0)], rng.i32(1..5))
     };
     let values = |rng: &mut Rng| vec![rng.u128(..256), rng.u128(..4), 0];
     compare("ranges", "set_answer", 2, &[8, 32, 16], make, values, |v| request(2, v[0], v[1]));
@@ -129,7 +130,7 @@ fn prefixes() {
     let make = |rng: &mut Rng| {
         let prefix_len = rng.u16(..=32);
         let all = (u32::MAX as u128) << (32 - prefix_len) & u32::MAX as u128;
-        (vec![crate::common::prefix(rng.u32(..) as u128 & 0xc000_0003 & all, prefix_len)], 0)
+        (vec![common::prefix(rng.u32(..) as u128 & 0xc000_0003 & all, prefix_len)], 0)
     };
     let values = |rng: &mut Rng| vec![rng.u32(..) as u128 & 0xc000_0003];
     compare("routes", "answer", 3, &[32], make, values, |v| request(1, 0, v[0]));
@@ -164,7 +165,7 @@ fn the_prefix_of_a_constant_entry_is_all_that_counts_of_it() {
     let loaded = load(&program).unwrap();
     let keys: Vec<_> = loaded.const_entries.iter().map(|(_, key, _)| key.fields.clone()).collect();
     // Behind them, those of another table.
-    assert_eq!(keys[..2], [vec![crate::common::prefix(0x10, 28)], vec![crate::common::prefix(0x12, 32)]]);
+    assert_eq!(keys[..2], [vec![common::prefix(0x10, 28)], vec![common::prefix(0x12, 32)]]);
     let shared = std::sync::Arc::new(apswitch_core::state::Shared::new(&loaded));
     assert!(apswitch_core::store::Store::new(std::sync::Arc::new(loaded), shared).is_ok());
     let table = &mut program["pipelines"][0]["tables"].as_array_mut().unwrap();

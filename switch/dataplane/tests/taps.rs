@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::common;
 use crate::common::lab::Lab;
 use crate::common::{STATION, UPLINK, ap_json, udp_frame};
 use apswitch_core::tap::Tapped;
@@ -60,7 +61,7 @@ fn tapped_switch_forwards_counts_and_drops_as_another_one() {
     let [plain, tapped] = [lab(), lab()];
     let _taps = [tap(&tapped, None, &[("udp.dport", 80)]), tap(&tapped, Some(STATION), &[])];
     let results = [&plain, &tapped].map(|lab| {
-        lab.write(crate::common::ap_entries(&lab.program(), 10));
+        lab.write(common::ap_entries(&lab.program(), 10));
         for flow in 0..10 {
             lab.send(STATION, &udp_frame(flow, 60));
         }
@@ -93,7 +94,7 @@ fn tap_of_a_client_that_has_gone_is_removed_with_the_next_frame() {
     drop(tapped);
     assert_eq!(frames.sender_count(), 1);
     frames.close();
-    let deadline = std::time::Instant::now() + crate::common::lab::SOON;
+    let deadline = std::time::Instant::now() + common::lab::SOON;
     while frames.sender_count() > 0 {
         assert!(std::time::Instant::now() < deadline, "the switch keeps the tap");
         lab.send(STATION, &udp_frame(0, 60));
@@ -105,7 +106,7 @@ fn tap_of_a_client_that_has_gone_is_removed_with_the_next_frame() {
 fn copy_to_read_has_what_was_written() {
     let lab = lab();
     let before = lab.dataplane.writes();
-    lab.write(crate::common::ap_entries(&lab.program(), 10));
+    lab.write(common::ap_entries(&lab.program(), 10));
     assert_ne!(lab.dataplane.writes(), before);
     let (copy, program) = (lab.dataplane.written().unwrap(), lab.program());
     for table in (0..program.tables.len()).map(TableId) {
