@@ -29,7 +29,7 @@ from accesspoint.experiments.experiment import (
 from accesspoint.experiments.measure.run_data import Raw, jain, least, mean, quantile, rate
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.scenes.scene import AccessPoint, At, Effect, Flow, Multihomed, Probe, Program
-from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, link_profile
+from accesspoint.topologies.links.profiles import PROFILES, LinkProfile, ProfileError, link_profile
 
 __all__ = [
     "OURS",
@@ -72,7 +72,10 @@ def run(file: str | Path, name: str, quick: bool = False, out: str | Path = "out
     side_by_side=2.
     Earlier results of the same name are replaced. Raises RuntimeError when it cannot be run; why is printed.
     """
-    registry.add(Path(file))
+    try:
+        registry.add(Path(file))
+    except ProfileError as error:
+        raise RuntimeError(str(error)) from None
     words = ["run", name, "--fresh", "--out", str(Path(out).resolve()), *(["--quick"] if quick else [])]
     for option, value in options.items():
         words += [f"--{option.replace('_', '-')}", str(value)]

@@ -18,6 +18,8 @@ from accesspoint.topologies.lab import fail
 from accesspoint.topologies.links.profiles import PROFILES, ProfileError
 from accesspoint.topologies.requirements import LabError
 
+FILES = "a file of your own, as ./mine.py, stands for its experiments"
+
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -27,15 +29,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         added = commands_.add_parser(name, help=text, description=text)
-        added.add_argument(
-            "--out", type=Path, default=requirements.ROOT / "out", help="where results are (default: out)"
-        )
+        added.add_argument("--out", type=_folder, default=_out(), help="where results are (default: out)")
         return added
 
     listing = command("list", "list experiments, and which have results")
+    listing.add_argument("names", metavar="NAME", nargs="*", help=f"default: all there are; {FILES}")
     listing.add_argument("--wide", action="store_true", help="also papers, numbers of arms and points, whole titles")
     run = command("run", "run experiments, and report them")
-    run.add_argument("names", metavar="NAME", nargs="+", help="as `list` shows them; `all` of those")
+    run.add_argument("names", metavar="NAME", nargs="+", help=f"as `list` shows them; `all` of those; {FILES}")
     _add_form(run)
     _add_changes(run)
     _add_side_by_side(run)
@@ -48,11 +49,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     own.add_argument("--cc", help="TCP congestion control of every host (default: cubic)")
     lab_kinds.add_arguments(own)
     resume = command("resume", "continue interrupted runs")
-    resume.add_argument("names", metavar="NAME", nargs="*", help="default: all that were interrupted")
+    resume.add_argument("names", metavar="NAME", nargs="*", help=f"default: all that were interrupted; {FILES}")
     _add_form(resume)
     _add_side_by_side(resume)
     campaign = command("campaign", "many runs on the workers of a Dask cluster; continues after an interruption")
-    campaign.add_argument("names", metavar="NAME", nargs="*", help="default: all there are")
+    campaign.add_argument("names", metavar="NAME", nargs="*", help=f"default: all there are; {FILES}")
     _add_form(campaign)
     _add_changes(campaign)
     campaign.add_argument(
@@ -66,7 +67,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         ("report", "build the pages of results: out/index.html"),
     ):
         reader = command(name, text)
-        reader.add_argument("names", metavar="NAME", nargs="*", help="default: all that have results")
+        reader.add_argument("names", metavar="NAME", nargs="*", help=f"default: all that have results; {FILES}")
         _add_form(reader)
         reader.add_argument(
             "--pages",
@@ -75,6 +76,17 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             help="also write a table NAME.md each into DIR, and its data into DIR/summaries",
         )
     return parser.parse_args(argv)
+
+
+def _out() -> Path:
+    """Return where results are: below the checkout, or below this folder where the code is no checkout."""
+    root = requirements.ROOT
+    return (root if (root / "Makefile").exists() else Path.cwd()) / "out"
+
+
+def _folder(text: str) -> Path:
+    """Return the folder as an absolute path: runs are made in another working directory."""
+    return Path(text).absolute()
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:

@@ -47,11 +47,16 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for heading in ("quick", "full"):
         grid.add_column(heading, justify="right", no_wrap=True)
     grid.add_column("results")
-    for name, experiment in registry.experiments().items():
+    wanted = registry.named(options.names) or registry.experiments()
+    for name, experiment in ((name, registry.find(name)) for name in wanted):
         more = (experiment.paper, str(len(experiment.arms)), str(sum(1 for _ in experiment.points())))
         minutes = [f"{plan.seconds(_orders(name, quick)) / 60:.0f} min" for quick in (True, False)]
         grid.add_row(name, experiment.title, *(more if options.wide else ()), *minutes, _state(options.out, name))
     console.print(grid)
+    for each in registry.broken():
+        console.print(str(each), style="bold red", highlight=False, soft_wrap=True, markup=False)
+    if options.names:
+        return 0
     orders = [order for name in registry.together() for order in _orders(name, True)]
     alone, together = (plan.seconds(orders, number) / 60 for number in (1, side_by_side()))
     console.print(
@@ -82,7 +87,7 @@ def _state(out: Path, name: str) -> str:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    names = registry.together() if options.names == [ALL] else options.names
+    names = registry.together() if options.names == [ALL] else registry.named(options.names)
     plans = []
     for name in names:
         made = _asked(name, options)
@@ -125,7 +130,7 @@ def _refuse_unfinished(kept: Store, fresh: bool) -> None:
 
 def _resume(options: argparse.Namespace, console: Console) -> int:
     work = []
-    for name in options.names or registry.experiments():
+    for name in registry.named(options.names) or registry.experiments():
         registry.find(name)
         forms = (True,) if options.quick else (False, True)
         for kept in (Store(options.out, name, quick) for quick in forms):
@@ -190,7 +195,7 @@ def _campaign(options: argparse.Namespace, console: Console) -> int:
     if options.scheduler and options.workers:
         raise ProfileError("--workers are of this machine: with --scheduler they are the cluster's own")
     work = []
-    for name in options.names or registry.together():
+    for name in registry.named(options.names) or registry.together():
         asked = _asked(name, options)
         work.append((asked, Store(options.out, name, options.quick)))
         if options.fresh or work[-1][1].plan() != asked:
@@ -253,7 +258,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
 def _with_results(options: argparse.Namespace) -> list[Store]:
     """Return the stores of results: of the full form if it has any, unless the quick one is asked for."""
     found = []
-    for name in options.names or registry.experiments():
+    for name in registry.named(options.names) or registry.experiments():
         registry.find(name)
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)

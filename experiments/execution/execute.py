@@ -46,6 +46,7 @@ class Execution:
             missing.append(store.missing(plan))
         self._needs: dict[str, Needs] = {order.key: needs(order) for orders in missing for order in orders}
         self._pending = self._mixed(missing)
+        self._wanted = len(self._pending)
         self._done = 0.0
 
     def _mixed(self, missing: Sequence[Sequence[Order]]) -> list[Order]:
@@ -102,11 +103,9 @@ class Execution:
                 self._take(outcome)
             running = self._pool.running()
             under_way = sum(min(since, self._needs[name].seconds) for name, since in running.items())
-            ended = self.tally.made + len(self.tally.unfit)
-            wanted = ended + len(self._pending) + len(running)
             progress.update(
                 task, completed=self._done + under_way, total=self._total(),
-                description=self._described(sorted(running)), runs=f"{ended}/{wanted}", live=self._live(),
+                description=self._described(sorted(running)), runs=f"{self._ended()}/{self._wanted}", live=self._live(),
                 refresh=True,
             )  # fmt: skip
 
@@ -155,16 +154,19 @@ class Execution:
         if run.fit:
             self.tally.made += 1
             if not self._console.is_terminal:
-                self._say(f"{order.key}: done")
+                self._say(f"{self._ended()} of {self._wanted}: {order.key}: done")
         elif order.attempt == 1 and order.experiment not in self._single:
             again = second(order)
             self._needs[again.key] = self._needs[order.key]
             solo = sum(self._needs[each.key].solo for each in self._pending)  # those come first
             self._pending.insert(solo if self._needs[again.key].solo else len(self._pending), again)
-            self._say(f"{order.key}: unfit, once more: {problem}")
+            self._say(f"{self._ended()} of {self._wanted}: {order.key}: unfit, once more: {problem}")
         else:
             self.tally.unfit.append(f"{order.key}: {problem}")
-            self._say(f"{order.key}: unfit: {problem}")
+            self._say(f"{self._ended()} of {self._wanted}: {order.key}: unfit: {problem}")
+
+    def _ended(self) -> int:
+        return self.tally.made + len(self.tally.unfit)
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)

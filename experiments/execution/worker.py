@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from accesspoint.experiments.experiment import Scene
 from accesspoint.experiments.measure.run_data import Raw
-from accesspoint.experiments.runs import flent, measures, plan, provenance, store
+from accesspoint.experiments.runs import flent, measures, plan, provenance, registry, store
 from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.scenes.congestion_controls import Controls
 from accesspoint.experiments.scenes.scene import AccessPoint
@@ -59,9 +59,11 @@ def main() -> int:
                 with contextlib.suppress(OSError):
                     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
             longest = STANDS_STILL * plan.needs(order).seconds if order.clock == kernel.VIRTUAL else None
+            own = registry.own_files()
             return kernel.run(
-                needed, "accesspoint.experiments.execution.worker", sys.argv[1:], [directory], order.clock, longest
-            )
+                needed, "accesspoint.experiments.execution.worker", sys.argv[1:], [directory], order.clock, longest,
+                [file.parent for file in own], {registry.OWN: ":".join(map(str, own))},
+            )  # fmt: skip
         with Controls(arm.controls):
             return contain.run(lambda: _make(order, directory))
     except (LabError, ProfileError, OSError) as error:

@@ -52,13 +52,14 @@ def samples(before: float = 13.0, during: float = 13.0, up: float = 0.9, ping: f
 
 
 def cells(experiment: Experiment, of: Mapping[str, Sequence[Sample]]) -> list[Cell]:
-    """The cells of a run of each arm."""
+    """The cells of two equal repeats of each arm."""
     known = [
         (
-            Order(experiment.name, arm, {}, 1, SECONDS, "apswitch"),
+            Order(experiment.name, arm, {}, repeat, SECONDS, "apswitch"),
             measures.values(measures.take(experiment.measures, Raw(list(own), SECONDS, 1.0, {}, arm))),
         )
         for arm, own in of.items()
+        for repeat in (1, 2)
     ]
     return summary.figures(experiment, list(of), [{}], known)
 

@@ -259,6 +259,10 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
         assert judge_.judged(claim_, judge_.Results([summary(SHA256)])).word == of
     (none,) = judge_.verdicts("004", summary(SHA256) | {"experiment": "qos-buffer-probe"})[:1]
     assert none["word"] == "not measured" and "the lab lacks" in none["text"]
+    (short,) = judge_.verdicts("000", summary(SHA256) | {"repeats": 1})
+    assert short["word"] == "not measured" and short["text"].endswith(
+        "claims of the paper take 5 repeats, and this is 1"
+    )
     assert judge_.verdicts("none: a comparison", summary(SHA256)) == []
 
 

@@ -117,6 +117,16 @@ def test_an_unfit_run_is_made_once_more(tmp_path: Path) -> None:
     assert tally.made == wanted and not tally.unfit
 
 
+def test_progress_without_a_terminal_counts_the_runs(tmp_path: Path) -> None:
+    said = io.StringIO()
+    asked = plan.make(registry.find("headline"), False, repeats=2)
+    pool = Clock(1, frozenset({"headline/fifo_1"}))
+    Execution([(asked, Store(tmp_path, "headline", False))], pool, Console(file=said, width=200)).run()
+    lines = said.getvalue().splitlines()
+    assert lines[0] == "0 of 6: headline/fifo_1: unfit, once more: timers were late"
+    assert lines[1] == "1 of 6: headline/ack-priority_1: done" and lines[-1] == "6 of 6: headline/fifo_1+again: done"
+
+
 class Watched(Clock):
     """A pool whose runs are seen while they play."""
 

@@ -48,6 +48,14 @@ def test_a_repeat_that_lacks_an_arm_says_nothing() -> None:
     assert decide(goal(at_least=1.0), [cell("ours", r1=1.0), cell("cake", r1=0.0)]) is None
 
 
+def test_one_repeat_decides_nothing() -> None:
+    one = [cell("ours", r1=10.0), cell("cake", r1=10.0)]
+    for limit in (0.9, 1.1):
+        decision = decide(goal(at_least=limit), one)
+        assert decision and decision.verdict == "inconclusive"
+        assert decision.text == f"ours has 1.00 (limit {limit:.2f}); one repeat decides nothing"
+
+
 def test_a_limit_of_nothing_is_missed_by_what_there_is() -> None:
     counted = Goal("{value} (at most {limit})", lambda medians: medians("download", "ours"), at_most=0.0)
     decision = decide(counted, [cell("ours", r1=0.0, r2=3.0)])

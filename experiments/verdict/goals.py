@@ -16,6 +16,10 @@ VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "inconclusive", "not run")
 """Verdicts on goals. `inconclusive`: measured in too few repeats, or on a machine that could not decide it."""
 
 
+MIN_REPEATS = 2
+"""A single run varies by an unknown amount: it decides nothing."""
+
+
 class Table:
     """The cells of a summary, by measure, arm and point."""
 
@@ -70,6 +74,8 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
+        if self.n < MIN_REPEATS:
+            return "inconclusive"
         return "pass" if self.holds else "fail"
 
     @property
@@ -80,6 +86,8 @@ class Decision:
 
     @property
     def text(self) -> str:
+        if self.n < MIN_REPEATS:
+            return f"{self.said}; one repeat decides nothing"
         return self.said if self.holds else f"{self.said}; missed by {self.missed}"
 
     @property

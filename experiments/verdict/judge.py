@@ -91,6 +91,11 @@ def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
     """Verdicts of one experiment of a paper on its claims: a word for each that it answers, and where it answers none,
     why the paper's have none. Empty for an experiment without a paper."""
     own = [claim for claim in claims.load() if claim.paper == paper]
+    least = claims.MIN_REPEATS[summary["form"]]
+    made = summary.get("repeats", least)
+    if own and made < least:
+        text = f"{len(own)} claims of the paper take {least} repeats, and this is {made}"
+        return [{"kind": "claim", "word": "not measured", "text": text}]
     results = Results([summary])
     found = []
     for claim in own:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from accesspoint.experiments.experiment import Experiment, Goal, Point, Value
 from accesspoint.experiments.measure.intervals import of_median
 from accesspoint.experiments.measure.run_data import Raw
-from accesspoint.experiments.runs import measures
+from accesspoint.experiments.runs import measures, registry
 from accesspoint.experiments.runs.plan import Order, Plan, make
 from accesspoint.experiments.runs.provenance import parameters
 from accesspoint.experiments.runs.store import Run, Store, counted
@@ -119,6 +120,8 @@ def _provenance(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summ
 def command(experiment: Experiment, plan: Plan) -> str:
     """Command that makes these runs again. Seeds follow from experiment, point and repeat."""
     own = make(experiment, plan.quick)
+    if file := registry.own_file(experiment.name):
+        return _command_of_a_file(file, plan, own)
     words = ["make experiment", f"NAME={plan.experiment}", *(["QUICK=1"] if plan.quick else [])]
     words += [f"REPEATS={plan.repeats}"] if plan.repeats != own.repeats else []
     words += [f"ARMS={','.join(plan.arms)}"] if plan.arms != own.arms else []
@@ -126,6 +129,15 @@ def command(experiment: Experiment, plan: Plan) -> str:
     words += [f"TARGET={plan.target}"] if plan.target != own.target else []
     words += [f"{name.upper()}={int(value) if value is True else value}" for name, value in plan.setting.items()]
     return " ".join([*words, f"CLOCK={plan.clock}"])
+
+
+def _command_of_a_file(file: Path, plan: Plan, own: Plan) -> str:
+    words = ["python -m accesspoint.experiments run", str(file), *(["--quick"] if plan.quick else [])]
+    words += [f"--repeats {plan.repeats}"] if plan.repeats != own.repeats else []
+    words += [f"--arms {','.join(plan.arms)}"] if plan.arms != own.arms else []
+    words += [f"--seconds {plan.seconds:g}"] if plan.seconds else []
+    words += [f"--target {plan.target}"] if plan.target != own.target else []
+    return " ".join([*words, f"--clock {plan.clock}"])
 
 
 def write(plan: Plan, store: Store) -> Summary:

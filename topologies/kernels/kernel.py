@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.namespaces.scratch import ScratchFolder
@@ -95,20 +96,24 @@ def run(
     writable: list[Path],
     clock: str = REAL,
     longest: float | None = None,
+    visible: Sequence[Path] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Boots a kernel, runs `python -m module arguments` in it at this terminal, and returns its exit code.
 
     writable: directories that it may write to. clock: VIRTUAL for the kernel `of_virtual_time` alone. longest: s of
     real time that it may take, else the exit code is TOO_LONG: where time stands while a program works, one that waits
-    for another by asking again and again waits for good. Raises LabError when the kernel does not come up, or ends
-    early.
+    for another by asking again and again waits for good. visible: directories that it reads, in addition to this
+    project's. environment: of the program, in addition to what any program there has. Raises LabError when the kernel
+    does not come up, or ends early.
     """
     with ScratchFolder("lab-") as folder:
         exchange = folder.path
         shares = [path.resolve() for path in writable]
-        (exchange / "visible").write_text("".join(f"{path}\n" for path in _covered([ROOT, Path(sys.prefix)])))
+        (exchange / "visible").write_text("".join(f"{path}\n" for path in _covered([ROOT, Path(sys.prefix), *visible])))
         (exchange / "writable").write_text("".join(f"{path}\n" for path in [*shares, exchange]))
-        (exchange / "run").write_text(_script([sys.executable, "-m", module, *arguments], clock))
+        command = [sys.executable, "-m", module, *arguments]
+        (exchange / "run").write_text(_script(command, clock, environment))
         code = contain.run(lambda: _boot(kernel, exchange, clock, longest))
         if code:
             return code
@@ -125,9 +130,9 @@ def _covered(needed: list[Path]) -> list[Path]:
     return [path for path in places if any(path.is_relative_to(each) for each in _COVERED)]
 
 
-def _script(command: list[str], clock: str) -> str:
+def _script(command: list[str], clock: str, more: Mapping[str, str]) -> str:
     size = shutil.get_terminal_size()
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {**more}
     if clock == VIRTUAL:
         environment["PYTHONHASHSEED"] = "0"  # the same order of sets in every run
     environment |= {INSIDE: "1", _CLOCK: clock, "HOME": "/tmp", "PATH": _PATH}
