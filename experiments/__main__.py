@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m accesspoint.experiments COMMAND`: list, run, resume, compare and report experiments, here or as a
+"""`python -m accesspoint.experiments COMMAND`: list, run, resume, compare, report and export experiments, here or as a
 campaign on many machines."""
 
 import argparse
@@ -75,6 +75,11 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
             metavar="DIR",
             help="also write a table NAME.md each into DIR, and its data into DIR/summaries",
         )
+    export = command("export", "results for other programs: figures as CSV, samples as Parquet, runs as Flent's files")
+    export.add_argument("names", metavar="NAME", nargs="*", help=f"default: all that have results; {FILES}")
+    _add_form(export)
+    export.add_argument("--to", type=_folder, required=True, metavar="DIR", help="folder for the files")
+    export.add_argument("--formats", default="csv,parquet,flent", metavar="A,B", help="default: csv,parquet,flent")
     return parser.parse_args(argv)
 
 

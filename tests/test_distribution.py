@@ -4,6 +4,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -134,3 +135,32 @@ def test_the_virtual_environment_knows_the_checkout_after_all_else(tmp_path: Pat
         [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == f"{ROOT / 'accesspoint/__init__.py'} mine\n"
+
+
+def experiments(folder: Path, installed: Path, *words: str) -> str:
+    """Output of the command `experiments` in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(installed), "APSWITCH": str(APSWITCH), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "accesspoint.experiments", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A folder with an experiment of the user's own."""
+    shutil.copy(ROOT / "examples/own_experiment.py", tmp_path / "mine.py")
+    return tmp_path
+
+
+def test_experiment_of_ones_own_is_listed_from_any_folder(mine: Path, installed: Path) -> None:
+    assert "beside-upload " in experiments(mine, installed, "list", "./mine.py")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_experiment_of_ones_own_runs_from_any_folder(mine: Path, installed: Path) -> None:
+    said = experiments(mine, installed, "run", "./mine.py", "--quick", "--out", "results")
+    assert "beside-upload: 2 runs" in said and re.search(r"^2 of 2: beside-upload/", said, re.M)
+    exported = experiments(mine, installed, "export", "./mine.py", "--quick", "--out", "results", "--to", "files")
+    assert str(mine / "files/beside-upload.csv") in exported

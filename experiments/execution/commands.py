@@ -32,6 +32,7 @@ def main(options: argparse.Namespace, console: Console) -> int:
     """Raises LabError, ProfileError and OSError with the line that the user gets."""
     commands = {
         "list": _list, "run": _run, "resume": _resume, "campaign": _campaign, "compare": _compare, "report": _report,
+        "export": _export,
     }  # fmt: skip
     return commands[options.command](options, console)
 
@@ -229,6 +230,19 @@ def _report(options: argparse.Namespace, console: Console) -> int:
     index = site.build(found, options.out)
     _write_pages(found, options.pages)
     console.print(f"report: {index}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _export(options: argparse.Namespace, console: Console) -> int:
+    from accesspoint.experiments.render.export import FORMATS, export
+
+    formats = options.formats.split(",")
+    for name in formats:
+        if name not in FORMATS:
+            raise ProfileError(f"format '{name}' is unknown: choose of {', '.join(FORMATS)}")
+    for kept in _with_results(options):
+        for path in export(kept, options.to, formats):
+            console.print(str(path), highlight=False, soft_wrap=True, markup=False)
     return 0
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from accesspoint.experiments.experiment import Arm, Point, Scene
 from accesspoint.experiments.lab import selfcheck, traffic
-from accesspoint.experiments.measure.samples import Sample, summed_up
+from accesspoint.experiments.measure.samples import Sample, by_direction
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.requirements import LabError
 
@@ -277,12 +277,8 @@ class Stage:
     def both_ways(self) -> list[Sample]:
         """The flows' rates by direction, `downlink_mbps` and `uplink_mbps`, summed up where several go the same way;
         and the probe's samples. While it plays: those that there are."""
-        ways = {flow.name: f"{flow.direction}link_mbps" for flow, _, _ in self._flows}
-        samples = [s for s in list(self.samples) if 0 <= s.time <= self.seconds]
-        rates = [replace(s, quantity=ways[s.source]) for s in samples if s.quantity == "rate_mbps"]
-        probes = [s for s in samples if s.quantity in ("ping_ms", "delay_up_ms", "delay_down_ms")]
-        shared = {way for way in ways.values() if list(ways.values()).count(way) > 1}
-        return summed_up([*rates, *probes], shared, self.seconds)
+        ways = {flow.name: flow.direction for flow, _, _ in self._flows}
+        return by_direction(list(self.samples), ways, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
         # The probe's timers if it has any answer: a queue may hold all of its packets.

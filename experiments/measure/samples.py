@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples, and figures of any: rates, percentiles. Pure: no clock, no files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 INTERVAL = 0.25  # s between two reports of a flow's rate
@@ -50,6 +50,20 @@ def summed_up(samples: Iterable[Sample], quantities: Iterable[str], seconds: flo
                 rate = mean_rate(within, quantity, start, end)
                 result.append(Sample((start + end) / 2, quantity, rate, INTERVAL))
     return sorted(result, key=lambda sample: sample.time)
+
+
+def by_direction(samples: Iterable[Sample], ways: Mapping[str, str], seconds: float) -> list[Sample]:
+    """The flows' rates as `downlink_mbps` and `uplink_mbps`, summed up where several go the same way, and the probe's
+    samples. ways: flow -> down or up."""
+    samples = [s for s in samples if 0 <= s.time <= seconds]
+    rates = [replace(s, quantity=f"{ways[s.source]}link_mbps") for s in samples if _is_rate(s) and s.source in ways]
+    probes = [s for s in samples if s.quantity in ("ping_ms", "delay_up_ms", "delay_down_ms")]
+    shared = {f"{way}link_mbps" for way in ways.values() if list(ways.values()).count(way) > 1}
+    return summed_up([*rates, *probes], shared, seconds)
+
+
+def _is_rate(sample: Sample) -> bool:
+    return sample.quantity == "rate_mbps"
 
 
 def by_source(samples: Iterable[Sample]) -> dict[str, list[Sample]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accesspoint.experiments.measure.run_data import Raw
+from accesspoint.experiments.measure.run_data import Raw, Value
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.store import Run
 
@@ -24,19 +24,11 @@ RUNS = b"runs"
 def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[str, Any]:
     """Writes the samples of fit runs into docs/results, or beside the runs where they are too large for it. -> file (as
     seen from docs/results; None: it is not there), bytes, sha256."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = []
-    for run in runs:
-        own = pq.read_table(run.directory / "samples.parquet", use_threads=False)
-        of_run = pa.array([run.order.id] * own.num_rows, pa.string())  # also where it measured nothing
-        tables.append(own.append_column("run", of_run.dictionary_encode()))
-    facts = {run.order.id: _facts(run) for run in runs}
-    table = pa.concat_tables(tables).unify_dictionaries().replace_schema_metadata({RUNS: json.dumps(facts)})
     published = results / FOLDER / f"{name}.parquet"
     published.parent.mkdir(exist_ok=True)
-    pq.write_table(table, published, compression="zstd", compression_level=19)
+    pq.write_table(table(runs), published, compression="zstd", compression_level=19)
     content = published.read_bytes()
     small = len(content) < MAX_BYTES
     if not small:
@@ -47,6 +39,25 @@ def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[st
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
+
+
+def table(runs: Sequence[Run], columns: bool = False) -> Any:
+    """Return every sample of the runs, an Arrow table; columns: arm, point and repeat as columns, too."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = []
+    for run in runs:
+        own = pq.read_table(run.directory / "samples.parquet", use_threads=False)
+        words: dict[str, Value] = {"run": run.order.id}
+        if columns:
+            words |= {"arm": run.order.arm, "repeat": run.order.repeat, **run.order.point}
+        for name, value in words.items():
+            of_run = pa.array([value] * own.num_rows, pa.scalar(value).type)  # also where it measured nothing
+            own = own.append_column(name, of_run.dictionary_encode())
+        tables.append(own)
+    facts = {run.order.id: _facts(run) for run in runs}
+    return pa.concat_tables(tables).unify_dictionaries().replace_schema_metadata({RUNS: json.dumps(facts)})
 
 
 def _facts(run: Run) -> dict[str, Any]:
