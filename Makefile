@@ -22,7 +22,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release lab fleet experiment client screenshots cases experiments report pages campaign
 
 ##@ Set up
 help: ## list the commands, each with its variables
@@ -181,6 +181,10 @@ check-python: develop
 dist: develop ## build wheels, sdist, Debian packages, checksums and an SBOM into out/dist
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
+
+release: develop ## build what `dist` builds, if every published figure can be audited
+	@$(VENV)/python -m accesspoint.experiments.verdict.recompute --check --strict
+	@$(MAKE) --no-print-directory dist
 
 screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP: LOOK=folder for every view
 	@$(VENV)/python tools/screenshots.py $(call given,LOOK,look)

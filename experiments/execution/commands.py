@@ -251,7 +251,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         return
     from accesspoint.experiments.render import figures
     from accesspoint.experiments.runs import archive, store
-    from accesspoint.experiments.verdict import pages
+    from accesspoint.experiments.verdict import audit, pages
 
     for kept in found:
         made, planned = kept.summary(), kept.plan()
@@ -263,10 +263,12 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
         shutil.rmtree(pages.plots(directory, name), ignore_errors=True)
         pages.plots(directory, name).mkdir(parents=True)
         figures.write_all(planned.declared(), made, runs, pages.plots(directory, name))
-        store.write(directory / f"{name}.md", pages.experiment_page(made, directory))
         # For `accesspoint.experiments.verdict.judge`; indented, so that a change of one figure is a change of one line.
         (directory / "summaries").mkdir(exist_ok=True)
         store.write(directory / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
+    audit.keep(directory)
+    for name, made in audit.summaries(directory).items():
+        store.write(directory / f"{name}.md", pages.experiment_page(made, directory))
 
 
 def _with_results(options: argparse.Namespace) -> list[Store]:

@@ -19,11 +19,24 @@ _TOOLS = {"iperf3": ["iperf3", "--version"], "iproute2": ["ip", "-V"]}
 def commit(root: Path = ROOT) -> str:
     """`1a2b3c4`, `1a2b3c4-dirty` where files differ from it; `NO_COMMIT` where the code is no checkout of its own, but
     an unpacked archive, even inside somebody else's."""
-    # It may be another user's: labs run as root.
-    git = ["git", "-c", f"safe.directory={root.resolve()}", "-C", str(root)]
-    if _first_line([*git, "rev-parse", "--show-toplevel"]) != str(root.resolve()):
+    if _first_line([*_git(root), "rev-parse", "--show-toplevel"]) != str(root.resolve()):
         return NO_COMMIT
-    return _first_line([*git, "describe", "--always", "--dirty"]) or NO_COMMIT
+    return _first_line([*_git(root), "describe", "--always", "--dirty"]) or NO_COMMIT
+
+
+def git(*words: str, root: Path = ROOT) -> bool:
+    """Return whether a command of git succeeds."""
+    return subprocess.run([*_git(root), *words], capture_output=True, check=False).returncode == 0
+
+
+def shallow(root: Path = ROOT) -> bool:
+    """Return whether the checkout is a shallow clone."""
+    return _first_line([*_git(root), "rev-parse", "--is-shallow-repository"]) != "false"
+
+
+def _git(root: Path) -> list[str]:
+    # It may be another user's: labs run as root.
+    return ["git", "-c", f"safe.directory={root.resolve()}", "-C", str(root)]
 
 
 def versions(target: str = targets.DEFAULT) -> dict[str, str]:

@@ -90,10 +90,14 @@ def own_files() -> list[Path]:
     return [Path(path).resolve() for path in os.environ.get(OWN, "").split(":") if path]
 
 
+def file(name: str) -> Path:
+    """Return the file that declares the experiment. Raises ProfileError."""
+    return _found().files[find(name).name]
+
+
 def own_file(name: str) -> Path | None:
-    """Return the user's own file that declares the experiment; None for one of the catalogue."""
-    file = _found().files.get(name)
-    return None if file is None or file.is_relative_to(CATALOGUE) else file
+    """Return the user's own file that declares the experiment; None for one of the catalogue. Raises ProfileError."""
+    return None if (declared := file(name)).is_relative_to(CATALOGUE) else declared
 
 
 def named(words: Sequence[str]) -> list[str]:

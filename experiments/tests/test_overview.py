@@ -70,5 +70,5 @@ def test_a_goal_beside_cake_has_no_figure_of_cake_of_its_own() -> None:
 
 
 def test_page_has_a_row_for_each_goal() -> None:
-    page = overview.page({"flood": flood()})
+    page = overview.page({"flood": flood()}, {})
     assert "| [flood](flood.md) |" in page and "**fail** by 2.0 %" in page and page.count("| pass |") == 1

@@ -341,11 +341,6 @@ def test_every_file_of_samples_is_a_summarys() -> None:
     assert sorted(path.stem for path in (ROOT / "docs/results/raw").glob("*.parquet")) == with_samples() != []
 
 
-@pytest.mark.parametrize("name", with_samples())
-def test_the_committed_samples_make_the_committed_figures(name: str) -> None:
-    assert unlike(ROOT / "docs/results", name) == []
-
-
 def test_the_committed_pages_are_what_the_committed_summaries_make() -> None:
     assert pages.stale(ROOT / "docs/results") == [], "`report --pages docs/results` writes both"
 

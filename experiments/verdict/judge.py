@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m accesspoint.experiments.verdict.judge`: write docs/results/claims.md, a word for every claim of the
-papers, from the results in docs/results/summaries. `--check` compares that page instead, and every page of an
-experiment that has a summary there: exit code 1 when one differs."""
+papers, from the results in docs/results/summaries, and their pages where these say something else. `--check` compares
+all of these instead: exit code 1 when one differs."""
 
 import argparse
 import json
@@ -209,13 +209,18 @@ def main() -> int:
     )
     options = parser.parse_args()
     made = page(kept())
-    if options.check:
-        from accesspoint.experiments.verdict import pages  # it needs summaries, and they need words
+    from accesspoint.experiments.verdict import audit, pages  # they need summaries, which need words
 
+    if options.check:
         old = pages.stale(RESULTS) + ([PAGE] if not PAGE.exists() or PAGE.read_text() != made else [])
         for path in old:
             print(f"{path.relative_to(ROOT)} is not what docs/results/summaries make")
         return int(bool(old))
+    audit.keep(RESULTS)
+    for path in pages.stale(RESULTS):
+        name = path.stem
+        write(path, pages.experiment_page(json.loads((SUMMARIES / f"{name}.json").read_text()), RESULTS))
+        print(path.relative_to(ROOT))
     write(PAGE, made)
     print(PAGE.relative_to(ROOT))
     return 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Goal, Medians, Value
 from accesspoint.experiments.runs import registry
+from accesspoint.experiments.verdict.audit import Audit
 from accesspoint.experiments.verdict.goals import Decision, Verdict, decide
 
 CAKE = "cake-ack-filter"
@@ -95,9 +96,16 @@ def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> 
     return "" if found is None or not compared <= ours else goal.shown.format(found.value)
 
 
-def page(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+def page(summaries: Mapping[str, Mapping[str, Any]], audits: Mapping[str, Audit]) -> str:
     """Make docs/results/peers.md."""
-    lines = [*HEAD, "| experiment | goal | verdict | this access point | CAKE |", "| --- | --- | --- | ---: | ---: |"]
+    unaudited = [name for name in ORDER if name in audits and not audits[name].complete]
+    mark = f"**Not audited**, for the reason at the head of its page: {', '.join(unaudited)}."
+    lines = [
+        *HEAD,
+        *([mark, ""] if unaudited else []),
+        "| experiment | goal | verdict | this access point | CAKE |",
+        "| --- | --- | --- | ---: | ---: |",
+    ]
     for row in rows(summaries):
         name = row.experiment.name
         link = f"[{name}]({name}.md)" if name in summaries else name

@@ -11,7 +11,7 @@ from typing import Any
 
 from accesspoint.experiments.experiment import Experiment, Measure, Point
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict import compare
+from accesspoint.experiments.verdict import audit, compare
 from accesspoint.experiments.verdict.claims import CITED
 from accesspoint.experiments.verdict.goals import Table, word
 
@@ -47,7 +47,9 @@ def experiment_page(summary: Summary, results: Path) -> str:
     """A page of docs/results/ for a declared experiment: the paper, plain and ours side by side, verdicts, pictures,
     what took part. results: the folder that the page is for, with the pictures that there are."""
     experiment = registry.under(summary["experiment"], summary.get("setting", {}), summary["target"])
+    audited = audit.kept(results).get(experiment.name)
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
+    lines += audited.head() if audited else []
     repeats = summary["repeats"]
     made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
     lines += [f"{source(experiment.paper)}. {summary['form'].capitalize()} form: {made}.", ""]

@@ -4,12 +4,16 @@ samples that are kept there.
 
 Where a measure was computed wrongly, its figures follow from what was measured once, without another run: summaries
 and pages are written anew, plots stay. Then `python -m accesspoint.experiments.verdict.judge` for the claims.
-`--check` writes nothing, and names the first figure that does not follow from its samples; exit code 1 then.
+`--check` writes nothing. It names the first figure of each page that does not follow from its samples, and counts the
+figures that differ, those without samples, and those of commits that are not in the history or were dirty. Exit code 1:
+some differ, a page's head does not say what is missing, or what was measured since the day of that rule
+(accesspoint.experiments.verdict.audit) cannot be audited. `--strict`, which releases take, allows nothing of all this.
 """
 
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from accesspoint.experiments.experiment import Experiment
 from accesspoint.experiments.runs import archive, registry
 from accesspoint.experiments.runs.plan import Order
 from accesspoint.experiments.runs.store import write
-from accesspoint.experiments.verdict import pages, summary
+from accesspoint.experiments.verdict import audit, pages, summary
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs/results"
 
@@ -62,21 +66,50 @@ def main(words: list[str]) -> int:
         prog="python -m accesspoint.experiments.verdict.recompute", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments; all that have their samples if left out")
-    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--check", action="store_true", help="only compare, and count")
+    parser.add_argument("--strict", action="store_true", help="with --check: allow no figure that cannot be audited")
     options = parser.parse_args(words)
-    code = 0
+    differing: dict[str, int] = {}
     for name in options.names or names():
         made, others = recomputed(name)
         if not others:
             print(f"{name}: as it stands")
             continue
         print(f"{name}: {len(others)} figures are others: {others[0]}{', ...' if len(others) > 1 else ''}")
+        differing[name] = len(others)
         if options.check:
-            code = 1
             continue
         write(RESULTS / "summaries" / f"{name}.json", json.dumps(made, indent=1) + "\n")
         write(RESULTS / f"{name}.md", pages.experiment_page(made, RESULTS))
-    return code
+    return check(differing, options.strict) if options.check else 0
+
+
+def check(differing: dict[str, int], strict: bool, results: Path = RESULTS) -> int:
+    """Print the counts, and what has to be mended. Return the exit code."""
+    audits, whole = audit.look_at_all(results), audit.whole_history()
+    if not whole:  # nothing is known of commits: what the pages say of them stays
+        kept = audit.kept(results)
+        audits = {name: replace(each, commits=kept[name].commits) for name, each in audits.items() if name in kept}
+    figures = {name: sum(len(c["values"]) for c in one["cells"]) for name, one in audit.summaries(results).items()}
+    print(f"{sum(figures.values())} figures on {len(figures)} pages")
+    counts = {
+        "differ": differing,
+        "without samples": {name: figures[name] for name, each in audits.items() if not each.samples},
+        "commit not there": {name: figures[name] for name, each in audits.items() if each.of("gone")},
+        "files differed from the commit": {name: figures[name] for name, each in audits.items() if each.of("dirty")},
+    }
+    for what, of in counts.items():
+        print(f"  {what}: {sum(of.values())}" + (f" on {len(of)} pages: {', '.join(of)}" if of else ""))
+    problems = [f"{name}: figures differ from their samples" for name in differing]
+    problems += audit.new_and_incomplete(results, audits)
+    if whole and audit.kept(results) != audits:
+        problems.append("pages say otherwise: renew them with `python -m accesspoint.experiments.verdict.judge`")
+    if strict:
+        problems += [f"{name}: {each.missing}" for name, each in audits.items() if not each.complete]
+        problems += [] if whole else ["the history is not here: fetch it with `git fetch --unshallow`"]
+    for text in dict.fromkeys(problems):
+        print(f"error: {text}")
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.verdict import overview
+from accesspoint.experiments.verdict import audit, overview
 from accesspoint.experiments.verdict.goals import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,8 @@ def headline() -> str:
         for measure in map(experiment.measure, MEASURES):
             cells.append(f"{measure.shown.format(table(measure.name, arm))} {measure.unit}")
         lines.append(f"| {words} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    audited = audit.kept(RESULTS)[TESTBED]
+    return "\n".join([*lines, *(["", *audited.head()[:-1]] if audited.head() else [])]) + "\n"
 
 
 PAGES = (ROOT / "docs/index.md", ROOT / "README.md")
@@ -42,6 +43,6 @@ def made(page: Path) -> str:
 
 
 if __name__ == "__main__":
-    (RESULTS / "peers.md").write_text(overview.page(overview.kept(RESULTS)))
+    (RESULTS / "peers.md").write_text(overview.page(overview.kept(RESULTS), audit.kept(RESULTS)))
     for page in PAGES:
         page.write_text(made(page))
