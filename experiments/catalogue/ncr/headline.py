@@ -21,7 +21,6 @@ from accesspoint.experiments.experiment import (
     Medians,
     Panels,
     Regulation,
-    Reported,
     Setting,
 )
 from accesspoint.experiments.measure.run_data import mean, quantile, rate
@@ -31,13 +30,6 @@ from accesspoint.topologies.links.profiles import PROFILES
 
 SECONDS = 24
 PAYLOAD = 1448  # bytes of a full segment with timestamps
-SOURCE = "queue disciplines of Linux 6.1, measured once in the same way (14/1 Mb/s, 4 ms, CUBIC with ECN, 24 s)"
-PEERS = {  # download before and beside the upload, upload (Mb/s); ping beside it, mean and most (ms)
-    "FIFO, 1000 packets": (13.39, 2.00, 0.92, 582, 1219),
-    "fq_codel behind tbf": (13.36, 13.37, 0.65, 15, 22),
-    "CAKE": (13.25, 12.69, 0.67, 11, 18),
-    "CAKE with ack-filter": (13.31, 13.02, 0.85, 12, 20),
-}
 FIFO = Arm("fifo", "plain FIFO", "plain", PLAIN)
 ACKS_FIRST = Arm("ack-priority", "ACKs first", "ours", {**PLAIN, "ack_priority": True})
 NCR = Arm("ncr", "this access point", "ours", OURS)
@@ -133,27 +125,13 @@ def _of(measure: str, arm: str) -> Callable[[Medians], float]:
     return lambda medians: medians(measure, arm)
 
 
-def reported(setting: Setting) -> tuple[Reported, ...]:
-    """The peers that were measured on these very links, with this congestion control."""
-    if setting.profile != PROFILES["testbed"] or setting.cc != "cubic":
-        return ()
-    names = ("download_before", "download_during", "upload_during", "ping_mean", "ping_max")
-    return tuple(
-        Reported(measure, peer, value, SOURCE)
-        for peer, values in PEERS.items()
-        for measure, value in zip(
-            (*names, "kept"), (*values, values[1] / values[0]), strict=True,
-        )
-    )  # fmt: skip
-
-
 def under(setting: Setting) -> Experiment:
     """The headline on links of the user's own."""
     phases = thirds(SECONDS)
     return Experiment(
         name="headline",
         title="A download during an upload",
-        paper="none: the question of paper 000, sections 2 and 4.2, with what else can be had",
+        paper="none: the question of paper 000, sections 2 and 4.2",
         question="How much of a download is left while an upload fills the slow direction of the link?",
         scene=AccessPoint(
             setting.profile,
@@ -165,7 +143,6 @@ def under(setting: Setting) -> Experiment:
         ),
         arms=tuple(replace(arm, cc=setting.cc) for arm in (FIFO, ACKS_FIRST, NCR)),
         measures=measures(phases),
-        reported=reported(setting),
         goals=goals(setting),
         figures=figures(setting, phases),
         repeats=1,
