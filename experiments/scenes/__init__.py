@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes: cells, contention, radios and modems, and the parts they are made of."""
+"""Scenes: cells, radios and modems, and the parts they are made of."""

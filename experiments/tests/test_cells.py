@@ -15,7 +15,6 @@ from accesspoint.experiments.catalogue.fairness import cells as fairness
 from accesspoint.experiments.experiment import Point
 from accesspoint.experiments.runs import plan, registry
 from accesspoint.topologies.kernels.kernel import REAL, SIMULATED
-from accesspoint.topologies.links.dcf import MAX_STATIONS, PAYLOAD, saturation
 from accesspoint.topologies.requirements import ROOT, LabError
 
 pytestmark = pytest.mark.usefixtures("ns3")
@@ -151,23 +150,6 @@ def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
     )
     assert 0.4 * alone < foreign < 0.8 * alone
     assert lossy < 0.95 * alone
-
-
-@pytest.mark.parametrize("stations", [1, 5, MAX_STATIONS])
-def test_the_cell_that_wired_links_act_out_carries_what_ns3s_does(stations: int) -> None:
-    """accesspoint.topologies.links.dcf has OFDM's rates, as 802.11a has them; to 802.11g ns-3's ARF falls to 1 Mb/s."""
-    program = (
-        "import sys\nfrom accesspoint.topologies.ns3.cell import Cell\nstations = int(sys.argv[1])\n"
-        "with Cell(stations=stations, seed=1, standard='802.11a') as cell:\n"
-        "    for number in range(1, stations + 1):\n"
-        "        cell.add('stream', station=number, start=1 + number / 100, mbps=40 / stations, bytes=1472)\n"
-        "    samples = cell.run(20)\n"
-        "print(sum(x.value for x in samples if x.quantity == 'rate_mbps' and x.time > 10) * 0.25 / 10)\n"
-    )
-    command = [sys.executable, "-c", program, str(stations)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300).stdout
-    frames = float(said) * 1e6 / 8 / 1472
-    assert saturation(stations, acks=False)[0] * 1e6 / 8 / PAYLOAD == pytest.approx(frames, rel=0.25)
 
 
 def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() -> None:

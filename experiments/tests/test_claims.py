@@ -257,7 +257,7 @@ def test_an_experiment_says_the_words_of_the_claims_that_it_answers() -> None:
         claim_ = next(one for one in claims.load() if one.id == name)
         assert claim_evidence.asked(claim_) == {"ncr-wlan"}
         assert judge_.judged(claim_, judge_.Results([summary(SHA256)])).word == of
-    (none,) = judge_.verdicts("004", summary(SHA256) | {"experiment": "qos-buffer-probe"})[:1]
+    (none,) = judge_.verdicts("004", summary(SHA256) | {"experiment": "one of 004 that answers none"})[:1]
     assert none["word"] == "not measured" and "the lab lacks" in none["text"]
     (short,) = judge_.verdicts("000", summary(SHA256) | {"repeats": 1})
     assert short["word"] == "not measured" and short["text"].endswith(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from accesspoint.controller.config import AccessPointConfig
+from accesspoint.experiments.catalogue.fairness import cells as fairness
 from accesspoint.experiments.experiment import Bars, Curves, Experiment, Timeline
 from accesspoint.experiments.lab.stage import STAGGER, start_of
 from accesspoint.experiments.measure.run_data import Raw
@@ -171,12 +172,12 @@ def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
 def test_a_starved_session_makes_the_index_worse() -> None:
     """A session that did not end may have needed any time: it counts as 0, the least that it may come to. A wholly
     starved one of 500 KB that began 2.5 s before the end once counted 1.29, more than any that ended in time."""
-    from accesspoint.experiments.catalogue.fairness.index import instantaneous_fairness
 
     def index(*samples: Sample) -> float | None:
-        return instantaneous_fairness(Raw(samples, 20.0, 1.0, {"direction": "down", "nodes": 4, "bytes": 500_000}))
+        of = fairness.index("session_s")
+        return of(Raw(samples, 20.0, 1.0, {"direction": "down", "nodes": 4, "bytes": 500_000}))
 
-    ideal = 500_000 / (4.96e6 / 8 / 4)
+    ideal = 500_000 / (fairness.EFFECTIVE["down"] * 1e6 / 8 / 4)
     fair = Sample(1.0, "session_s", ideal, source="sta3")
     starved = [Sample(17.5, "unfinished_s", 2.5, source="sta4"), Sample(17.5, "session_bytes", 0.0, source="sta4")]
     assert index(fair) == pytest.approx(1.0)

@@ -16,8 +16,9 @@ from accesspoint.experiments.__main__ import arguments
 from accesspoint.experiments.execution import commands
 from accesspoint.experiments.runs import plan, registry
 from accesspoint.experiments.verdict import summary
+from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import ProfileError
-from accesspoint.topologies.requirements import ROOT
+from accesspoint.topologies.requirements import ROOT, LabError
 
 DOCUMENTED = re.search(r"```python\n(.*?)```", (ROOT / "docs/experiments.md").read_text(), re.S)[1]  # type: ignore[index]
 
@@ -59,6 +60,13 @@ def test_command_of_a_files_experiment_names_the_file(mine: Path) -> None:
     made = plan.make(registry.find("example"), True, repeats=2)
     words = f"python -m accesspoint.experiments run {mine} --quick --repeats 2 --clock real"
     assert summary.command(registry.find("example"), made) == words
+
+
+def test_virtual_time_refuses_congestion_controls_in_bpf(mine: Path) -> None:
+    mine.write_text(DOCUMENTED.replace('"ours", OURS)', '"ours", OURS, controls=("vegas_fair",))'))
+    registry.named([str(mine)])
+    with pytest.raises(LabError, match=r"make wifi-kernel|congestion controls in BPF, .* give CLOCK=real"):
+        plan.require(plan.make(registry.find("example"), True, clock=VIRTUAL))
 
 
 BROKEN = {

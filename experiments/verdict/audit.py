@@ -6,6 +6,7 @@ A summary is audited when its figures can be computed again from samples in the 
 ancestors of HEAD, without files that differed. Summaries measured since `SINCE` have to be.
 """
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "topologies/ns3": ("topologies/ns3",),
 }
 SCENE = "its scene"
+PARTS_OF_SCENES = ("accesspoint.experiments.catalogue", "accesspoint.experiments.scenes")
 
 State = Literal["there", "dirty", "gone"]
 Summary = Mapping[str, Any]
@@ -114,8 +116,21 @@ def _sources(summary: Summary) -> dict[str, tuple[str, ...]]:
     elif SIMULATED in summary.get("clocks", ()):
         ours = any(experiment.arm(name).role == "ours" for name in summary["arms"])
         parts = [*(parts if ours else []), "topologies/ns3"]
-    file = registry.file(experiment.name).relative_to(ROOT)
-    return {part: PARTS[part] for part in parts} | {SCENE: (str(file), "experiments/scenes")}
+    scene_files = tuple(sorted(str(file.relative_to(ROOT)) for file in _files(registry.file(experiment.name))))
+    return {part: PARTS[part] for part in parts} | {SCENE: scene_files}
+
+
+def _files(file: Path, known: frozenset[Path] = frozenset()) -> frozenset[Path]:
+    """Return a file and those of catalogue and scenes that it imports."""
+    known |= {file}
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PARTS_OF_SCENES):
+            place = ROOT.joinpath(*node.module.split(".")[1:])
+            beside = [place / f"{alias.name}.py" for alias in node.names]
+            for other in (place.with_suffix(".py"), place / "__init__.py", *beside):
+                if other.is_file() and other not in known:
+                    known = _files(other, known)
+    return known
 
 
 def look_at_all(results: Path) -> dict[str, Audit]:

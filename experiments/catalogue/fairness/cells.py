@@ -6,9 +6,8 @@ from math import fsum
 from statistics import fmean
 from typing import Literal, cast
 
-from accesspoint.experiments.catalogue.fairness.index import curves, unfinished
 from accesspoint.experiments.catalogue.fairness.radio import DELAY, RADIO
-from accesspoint.experiments.experiment import OURS, Arm, Experiment, Measure, Point, Quick, Reported
+from accesspoint.experiments.experiment import OURS, Arm, Curves, Experiment, Measure, Point, Quick, Reported
 from accesspoint.experiments.measure.run_data import Of, Raw, rate
 from accesspoint.experiments.scenes.cells import Cell, Transfer
 from accesspoint.topologies.kernels.kernel import SIMULATED
@@ -29,6 +28,23 @@ def ideal(raw: Raw) -> float:
     assert raw.point
     share = EFFECTIVE[str(raw.point["direction"])] * 1e6 / 8 / int(raw.point["nodes"])
     return int(raw.point["bytes"]) / share
+
+
+def unfinished(raw: Raw) -> float:
+    """Part of the sessions that did not end."""
+    missing = len(raw.values("unfinished_s"))
+    return missing / max(1, missing + len(raw.values("session_s")))
+
+
+def curves(x: str, xlabel: str, log_x: bool = False, **fixed: int) -> tuple[Curves, ...]:
+    return tuple(
+        Curves(f"{measure}-{way}", f"{text}, {way}loads.", measure, x, xlabel, label,
+               point={"direction": way, **fixed}, log_x=log_x)
+        for measure, text, label in (
+            ("if", "Instantaneous fairness", "IF"), ("throughput", "All users together", "throughput (Mb/s)")
+        )
+        for way in ("down", "up")
+    )  # fmt: skip
 
 
 def index(quantity: str) -> Of:
