@@ -33,8 +33,8 @@ class Arm:
 
     role: `plain` is what the paper improves on, `paper` its proposal, `peer` what others offer for the same, `ours`
     this access point.
-    features: accesspoint.topologies.mininet.network.Features by name. controller: more of an access point's
-    configuration, as {"ncr": {"alpha": 0.1}} (accesspoint.controller.config.AccessPointConfig).
+    features: accesspoint.topologies.features.Features by name. controller: more of an access point's configuration, as
+    {"ncr": {"alpha": 0.1}, "ports": {"station": {"regulated": False}}} (accesspoint.topologies.features.configured).
     cc, ecn: TCP of every host; a flow may choose another cc. controls: congestion controls in BPF that the arm needs,
     as `hosts cc load` takes them: ("vegas_fair introduction=100000",); their name for `cc` is "bpf_vegas_fair".
     options: for the experiment's own code.

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn
 
 from accesspoint.experiments.experiment import PLAIN, Arm, Point, Traffic
 from accesspoint.experiments.measure.samples import Sample
+from accesspoint.topologies.features import configured
 from accesspoint.topologies.kernels.kernel import Kernel
 from accesspoint.topologies.requirements import LabError
 
@@ -195,4 +196,4 @@ def _configuration(arm: Arm, uplink: int) -> dict[str, Any]:
         {"port": RADIO, "role": "station", "capacity_bps": "auto", "queue_limit": LIMIT, "roaming": True},
         {"port": UPLINK, "role": "uplink", "capacity_bps": uplink, "queue_limit": LIMIT},
     ]
-    return {"name": "ap", "ports": ports, "features": dict(arm.features), **arm.controller}
+    return {"name": "ap", **configured(ports, arm.features, arm.controller)}

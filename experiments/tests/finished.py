@@ -13,7 +13,8 @@ from accesspoint.experiments.verdict import claims, summary
 MACHINE = {"processor": "a processor", "cores": 2, "memory": "4096 MiB", "system": "Debian"}
 CHECK = {"cpu_busy": 0.2, "timer_late_p99_ms": 0.2, "runner_cpu": 0.01, "problems": []}
 RATES = {  # download beside the upload, upload
-    "fifo": (1.9, 0.9), "fifo-reno": (0.1, 0.9), "ncr-paper": (11.0, 0.3), "ncr-mark": (11.0, 0.4),
+    "fifo": (1.9, 0.9), "fifo-reno": (0.1, 0.9), "ncr-uplink": (11.0, 0.3), "ncr-paper": (7.0, 0.3),
+    "ncr-mark": (11.0, 0.4),
     "ncr-drop": (11.0, 0.4), "ack-priority": (13.3, 0.63), "ack-filter": (13.3, 0.87), "ours": (13.3, 0.87),
 }  # fmt: skip
 

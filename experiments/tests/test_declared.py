@@ -18,6 +18,7 @@ from accesspoint.experiments.runs import plan, registry
 from accesspoint.experiments.scenes.scene import Effect, Flow
 from accesspoint.experiments.scenes.tcp_info import round_trip
 from accesspoint.experiments.verdict.claims import MIN_REPEATS
+from accesspoint.topologies.features import configured
 from accesspoint.topologies.links.profiles import ProfileError
 from accesspoint.topologies.requirements import ROOT
 
@@ -80,9 +81,7 @@ def test_goals_can_be_decided_and_arms_can_be_set(experiment: Experiment) -> Non
     assert asked <= known
     for arm in experiment.arms:
         port = {"port": 1, "role": "uplink", "capacity_bps": 1_000_000}
-        AccessPointConfig.model_validate(
-            {"name": "ap1", "ports": [port], "features": dict(arm.features), **arm.controller}
-        )
+        AccessPointConfig.model_validate({"name": "ap1", **configured([port], arm.features, arm.controller)})
         for point in experiment.points():
             scene = experiment.scene_of(point, arm)
             assert scene.seconds > 0 and scene.traffic

@@ -143,7 +143,7 @@ def test_medians_and_verdicts(out: Path) -> None:
     cell = table.cell("download_during", "ours", {})
     assert cell and cell["n"] == 3 and cell["low"] == pytest.approx(13.31) and cell["high"] == pytest.approx(13.33)
     assert [unfit["run"] for unfit in found["unfit"]] == ["fifo_2", "fifo_2+again"]
-    assert (found["runs"], found["wanted"]) == (23, 24)
+    assert (found["runs"], found["wanted"]) == (26, 27)
     # Three repeats, two of an arm, decide no claim.
     assert {verdict["word"] for verdict in found["verdicts"]} == {"not measured"}
     assert found["word"] == f"{len(found['verdicts'])} not measured"

@@ -3,7 +3,8 @@
 
 How the arms were chosen, before any result was judged: where the paper compares with its own proposal, both sides have
 the same hosts (CUBIC with ECN: the paper names no TCP), so what it calls normal is the arm `fifo`, and its proposal the
-arm `ncr-paper`, with its law and its parameters (R7).
+arm `ncr-uplink`, with its law and its parameters (R7), in the paper's place; where that was not run, `ncr-paper`, which
+regulates the downlink's port, too.
 """
 
 import functools
@@ -110,7 +111,7 @@ MISSING: Mapping[str, str] = {
 }
 """Claims whose needs the lab has, and that no experiment measures."""
 
-NORMAL, NCR = "fifo", "ncr-paper"
+NORMAL, NCR, NCR_EVERYWHERE = "fifo", "ncr-uplink", "ncr-paper"
 KILO = 1000.0
 
 
@@ -350,4 +351,14 @@ def lacking(claim: Claim) -> list[str]:
 def answer(claim: Claim, measured: Measured) -> Answer | None:
     """Function of an arm and a point to the claim's figures; None: no experiment has them."""
     found = ANSWERS.get(claim.id)
-    return None if found is None else lambda name, point: found(measured, name, point)
+    return None if found is None else lambda name, point: found(_in_place(measured), name, point)
+
+
+def _in_place(measured: Measured) -> Measured:
+    """Measured figures, where NCR has those of the arm at every port if it was not run in its own place."""
+
+    def answer(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
+        found = measured(experiment, measure, arm, **point)
+        return measured(experiment, measure, NCR_EVERYWHERE, **point) if found is None and arm == NCR else found
+
+    return answer

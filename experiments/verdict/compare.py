@@ -37,9 +37,13 @@ def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
     table, found = Table(summary["cells"]), []
     for point in summary["points"]:
         here = [one for one in experiment.reported if dict(one.point) == point]
+        known = {_reported(experiment, one.arm, point, here).cells for one in here if one.arm in summary["arms"]}
         own = [name for name in dict.fromkeys(one.arm for one in here) if name not in summary["arms"]]
         for name in own:
-            found.append(_reported(experiment, name, point, here))
+            row = _reported(experiment, name, point, here)
+            if row.cells not in known:  # the same figures stand above the arm that is compared with them
+                known.add(row.cells)
+                found.append(row)
         for name in summary["arms"]:
             arm = experiment.arm(name)
             if any(one.arm == name for one in here):

@@ -28,13 +28,14 @@ class Gain:
 
 
 _WHILE_BOTH_RUN = ("download_during", "upload_during", "total_during", "ping_during")
+_NCR = ("ncr-uplink", "ncr-paper")
 _TRANSFERS = tuple(
     {"links": links, "bytes": size} for links in ("adsl-adsl", "adsl-hspa-bursts") for size in (5_000_000, 10_000_000)
 )
 GAINS = (
-    *(Gain("000", f"ncr-{link}", "ncr-paper", _WHILE_BOTH_RUN) for link in ("testbed", "wlan", "wimax", "lte")),
-    Gain("000", "cell-lte", "ncr-paper", _WHILE_BOTH_RUN, (lte.AT,)),
-    Gain("000", "cell-wimax", "ncr-paper", _WHILE_BOTH_RUN, (wimax.AT,)),
+    *(Gain("000", f"ncr-{link}", arm, _WHILE_BOTH_RUN) for link in ("testbed", "wlan", "wimax", "lte") for arm in _NCR),
+    *(Gain("000", "cell-lte", arm, _WHILE_BOTH_RUN, (lte.AT,)) for arm in _NCR),
+    *(Gain("000", "cell-wimax", arm, _WHILE_BOTH_RUN, (wimax.AT,)) for arm in _NCR),
     Gain("000", "peers-testbed", "cake-ack-filter", ("download_during", "upload_during", "ping_mean")),
     *(Gain("003", "batcp", other, ("throughput",), _TRANSFERS) for other in ("paper", "mptcp")),
 )

@@ -46,6 +46,10 @@ FOOT = (
     "`experiments/verdict/claim_evidence.py`.",
 )
 
+ELSEWHERE = (
+    "NCR stands at the station's uplink interface in the paper. These figures of it are of an arm that regulates the "
+    "downlink's port, too, as the arm in the paper's place was not run yet:"
+)
 BESIDE = (
     "This access point, or its scheduler, compared with the paper's proposal, and with a peer: CAKE with its ACK",
     "filter, or kernel MPTCP. Each ratio is taken repeat by repeat, which had one seed:",
@@ -70,6 +74,13 @@ class Results:
 
     def __call__(self, experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
         return self._found.get((experiment, measure, arm, tuple(sorted(point.items()))))
+
+    def only(self, arm: str, other: str) -> list[str]:
+        """Return the experiments that have one arm, and not the other."""
+        arms: dict[str, set[str]] = {}
+        for experiment, _, own, _ in self._found:
+            arms.setdefault(experiment, set()).add(own)
+        return sorted(name for name, own in arms.items() if arm in own and other not in own)
 
 
 def kept(directory: Path = SUMMARIES) -> Results:
@@ -182,6 +193,8 @@ def page(results: Results) -> str:
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
         lines += ["", f"## {claims.CITED[paper]}: {title}", ""]
         lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
+        if paper == "000" and (elsewhere := results.only(claim_evidence.NCR_EVERYWHERE, claim_evidence.NCR)):
+            lines += [f"{ELSEWHERE} {', '.join(elsewhere)}.", ""]
         lines += ["| claim | verdict | where | the paper | this lab |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
             judgement = words[claim.id]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from accesspoint.topologies.features import Features
+from accesspoint.topologies.features import Features, configured
 from accesspoint.topologies.mininet.nodes import ApSwitch
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.processes import last_line
@@ -31,26 +31,25 @@ def entry(
 ) -> dict[str, Any]:
     """Return an access point's part of a controller's configuration
     (accesspoint.controller.config.AccessPointConfig). uplink: its port, None for the last one. settings: more of the
-    configuration, as {"ncr": {"alpha": 0.1}}. capacity: of every port; None: the port's rate."""
+    configuration (accesspoint.topologies.features.configured). capacity: of every port; None: the port's rate."""
     uplink = max(ports) if uplink is None else uplink
+    told = [
+        {
+            "port": number,
+            "role": "uplink" if number == uplink else "station",
+            "capacity_bps": capacity or port.rate,
+            "queue_limit": port.limit,
+            "roaming": number in access_point.radios,
+            "isolated": access_point.isolated or number not in access_point.radios,
+        }
+        for number, port in ports.items()
+    ]
     return {
         "name": access_point.name,
         "address": access_point.grpc,
         "device_id": access_point.device_id,
         "pipeline": {name: str(path) for name, path in pipeline.items()},
-        "ports": [
-            {
-                "port": number,
-                "role": "uplink" if number == uplink else "station",
-                "capacity_bps": capacity or port.rate,
-                "queue_limit": port.limit,
-                "roaming": number in access_point.radios,
-                "isolated": access_point.isolated or number not in access_point.radios,
-            }
-            for number, port in ports.items()
-        ],
-        "features": asdict(features),
-        **settings,
+        **configured(told, asdict(features), settings),
     }
 
 

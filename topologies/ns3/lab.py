@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accesspoint.controller.config import AccessPointConfig
+from accesspoint.topologies.features import configured
 from accesspoint.topologies.ns3 import build, virtual
 from accesspoint.topologies.requirements import PIPELINE, LabError
 
@@ -276,7 +277,7 @@ def config(
     Args:
         ports: number -> rate (bit/s, or "auto"), and limit of its queues (packets), as its link has them.
         features: of the access point, beyond forwarding; all of them by default.
-        settings: more of the configuration, as {"ncr": {"alpha": 0.1}}.
+        settings: more of the configuration (accesspoint.topologies.features.configured).
         uplink: its port; None: the last one.
     """
     last = max(ports) if uplink is None else uplink
@@ -289,8 +290,8 @@ def config(
         }
         for number, (rate, limit) in ports.items()
     ]
-    of_program = {"pipeline": PIPELINE, "ports": told, "features": dict(features)}
-    return AccessPointConfig.model_validate({"name": "ap1", **of_program, **settings})
+    own = configured(told, features, settings)
+    return AccessPointConfig.model_validate({"name": "ap1", "pipeline": PIPELINE, **own})
 
 
 @contextmanager

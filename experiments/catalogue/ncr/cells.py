@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paper's simulations of a download beside an upload: a wireless LAN (ns-2), WiMAX (OPNET) and LTE (ns-3)."""
 
-from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, PAPER_NCR, of_payload
+from accesspoint.experiments.catalogue.ncr.testbed import NCR_ALONE, NCR_PAPER, NCR_UPLINK, PLACE, of_ncr, of_payload
 from accesspoint.experiments.experiment import OURS, Arm, Bars, Experiment, Measure, Quick, Reported, Timeline
 from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
@@ -11,7 +11,8 @@ from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 
 ARMS = (
     Arm("fifo", "plain FIFO", "plain"),
-    Arm("ncr-paper", "NCR, the paper's parameters", "paper", NCR_ALONE, PAPER_NCR),
+    NCR_UPLINK,
+    NCR_PAPER,
     Arm("ncr-mark", "NCR by mark", "paper", NCR_ALONE),
     Arm("ours", "this access point", "ours", OURS),
 )
@@ -70,7 +71,7 @@ def cell(
         ),
         repeats=10,
         # As the claims ask for. Each phase is longer than a full uplink takes to drain.
-        quick=Quick(seconds=quick, arms=("fifo", "ncr-paper", "ours")),
+        quick=Quick(seconds=quick, arms=("fifo", "ncr-uplink", "ours")),
         differences=differences,
         clock=VIRTUAL,
     )  # fmt: skip
@@ -88,12 +89,12 @@ EXPERIMENTS = [
             Reported("download_during", "fifo", 0.870, "Fig. 6"),
             Reported("upload_during", "fifo", 0.765, "Fig. 6"),
             Reported("download_after", "fifo", 3.35, "Fig. 6"),
-            Reported("download_alone", "ncr-paper", 3.29, "section 4.1.1"),
-            Reported("download_during", "ncr-paper", 3.08, "section 4.1.1"),
-            Reported("upload_during", "ncr-paper", 0.164, "section 4.1.1"),
-            Reported("download_after", "ncr-paper", 3.35, "section 4.1.1"),
+            *of_ncr("download_alone", 3.29, "section 4.1.1"),
+            *of_ncr("download_during", 3.08, "section 4.1.1"),
+            *of_ncr("upload_during", 0.164, "section 4.1.1"),
+            *of_ncr("download_after", 3.35, "section 4.1.1"),
         ),
-        (WIRED,),
+        (WIRED, PLACE),
     ),
     cell(
         "ncr-wimax", "A download during an upload, on WiMAX", "000, section 4.1.2, Fig. 8-10",
@@ -101,10 +102,11 @@ EXPERIMENTS = [
         (
             Reported("download_alone", "fifo", 4.28, "Fig. 8"),
             Reported("download_during", "fifo", 1.52, "Fig. 8"),
-            Reported("download_alone", "ncr-paper", 4.33, "Fig. 8"),
-            Reported("download_during", "ncr-paper", 3.17, "Fig. 8"),
+            *of_ncr("download_alone", 4.33, "Fig. 8"),
+            *of_ncr("download_during", 3.17, "Fig. 8"),
         ),
-        (WIRED, "the queue is that of the access point's uplink: a station's own radio does not limit it here"), 60,
+        (WIRED, PLACE, "the queue is that of the access point's uplink: a station's own radio does not limit it here"),
+        60,
     ),
     cell(
         "ncr-lte", "A download during an upload, on LTE", "000, section 4.1.3, Fig. 11, 12",
@@ -112,9 +114,9 @@ EXPERIMENTS = [
         (
             Reported("download_during", "fifo", 16.99, "Fig. 11"),
             Reported("total_during", "fifo", 31.36, "Fig. 12"),
-            Reported("download_during", "ncr-paper", 30.02, "Fig. 11"),
-            Reported("total_during", "ncr-paper", 36.19, "Fig. 12"),
+            *of_ncr("download_during", 30.02, "Fig. 11"),
+            *of_ncr("total_during", 36.19, "Fig. 12"),
         ),
-        (WIRED, "30 and 15 Mb/s are what the links leave for TCP's payload: the paper received 30.02"),
+        (WIRED, PLACE, "30 and 15 Mb/s are what the links leave for TCP's payload: the paper received 30.02"),
     ),
 ]  # fmt: skip

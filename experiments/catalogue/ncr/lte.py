@@ -4,6 +4,7 @@
 from accesspoint.experiments.catalogue.ncr import behind_modem
 from accesspoint.experiments.catalogue.ncr.behind_modem import Times
 from accesspoint.experiments.catalogue.ncr.cells import ARMS
+from accesspoint.experiments.catalogue.ncr.testbed import PLACE, of_ncr
 from accesspoint.experiments.experiment import Experiment, Quick, Reported
 from accesspoint.topologies.kernels.kernel import SIMULATED
 from accesspoint.topologies.links.profiles import LinkProfile
@@ -30,12 +31,13 @@ EXPERIMENT = Experiment(
     reported=(
         Reported("download_during", "fifo", 16.99, "Fig. 11", AT),
         Reported("total_during", "fifo", 31.36, "Fig. 12", AT),
-        Reported("download_during", "ncr-paper", 30.02, "Fig. 11", AT),
-        Reported("total_during", "ncr-paper", 36.19, "Fig. 12", AT),
+        *of_ncr("download_during", 30.02, "Fig. 11", AT),
+        *of_ncr("total_during", 36.19, "Fig. 12", AT),
     ),
     figures=behind_modem.figures(TIMES, QUEUES, "KiB", AT, QUEUES),
-    quick=Quick(arms=("fifo", "ncr-paper", "ours")),
+    quick=Quick(arms=("fifo", "ncr-uplink", "ours")),
     differences=(
+        PLACE,
         "the paper says neither how far the terminal is from the mast nor how strong both send: here each direction "
         "has the modulation whose transport blocks are nearest to the rates of 30 and 15 Mb/s; LENA hands out 48 of "
         "the 50 resource blocks down, so TCP's payload is 28.2 Mb/s at most, and 14.7 up",

@@ -4,6 +4,7 @@
 from accesspoint.experiments.catalogue.ncr import behind_modem
 from accesspoint.experiments.catalogue.ncr.behind_modem import Times
 from accesspoint.experiments.catalogue.ncr.cells import ARMS
+from accesspoint.experiments.catalogue.ncr.testbed import PLACE, of_ncr
 from accesspoint.experiments.experiment import Experiment, Quick, Reported
 from accesspoint.topologies.kernels.kernel import SIMULATED
 from accesspoint.topologies.links.profiles import LinkProfile
@@ -29,13 +30,14 @@ EXPERIMENT = Experiment(
     reported=(
         Reported("download_alone", "fifo", 4.28, "Fig. 8", AT),
         Reported("download_during", "fifo", 1.52, "Fig. 8", AT),
-        Reported("download_alone", "ncr-paper", 4.33, "Fig. 8", AT),
-        Reported("download_during", "ncr-paper", 3.17, "Fig. 8", AT),
+        *of_ncr("download_alone", 4.33, "Fig. 8", AT),
+        *of_ncr("download_during", 3.17, "Fig. 8", AT),
     ),
     figures=behind_modem.figures(TIMES, QUEUES, "packets", AT, (QUEUE,)),
     # As `ncr-wimax`: each phase is longer than a full uplink takes to drain.
-    quick=Quick(seconds=60, arms=("fifo", "ncr-paper", "ours")),
+    quick=Quick(seconds=60, arms=("fifo", "ncr-uplink", "ours")),
     differences=(
+        PLACE,
         "the paper says 75 % of the capacity down and 25 % up, and data rates of about 4.5 and 1.5 Mb/s, but neither "
         "channel nor modulation: here they are those with which a transfer alone, of either direction, is nearest to "
         "these rates: 4.55 down and 1.32 up",
