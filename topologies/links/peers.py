@@ -21,17 +21,21 @@ _TRIAL = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 3028 limit 15140", "cak
 @dataclass(frozen=True)
 class Peer:
     """A queue discipline of Linux as an access point: `kind` with its options, behind tbf unless it has a rate of its
-    own. {rate} (bit/s) and {limit} (packets) stand for the port's."""
+    own. {rate} (bit/s) and {limit} (packets) stand for the port's. uplink: more options at the uplink; station: at a
+    station's link."""
 
     name: str
     title: str
     kind: str
     options: str
     shapes: bool = False
+    uplink: str = ""
+    station: str = ""
 
-    def commands(self, port: Port) -> list[str]:
+    def commands(self, port: Port, uplink: bool) -> list[str]:
         """Return the words that follow `tc qdisc add dev INTERFACE`, for the interface of a port's egress."""
-        own = f"{self.kind} {self.options}".format(rate=port.rate, limit=port.limit)
+        words = " ".join(filter(None, (self.kind, self.options, self.uplink if uplink else self.station)))
+        own = words.format(rate=port.rate, limit=port.limit)
         if self.shapes:
             return [f"root {own}"]
         # Two full frames of burst; tbf's own limit is its default FIFO's, which the discipline takes the place of.
@@ -50,6 +54,10 @@ PEERS = {
         Peer("fq_codel", "fq_codel behind tbf", "fq_codel", ""),
         Peer("cake", "CAKE", "cake", "bandwidth {rate}bit raw", shapes=True),
         Peer("cake-ack-filter", "CAKE with its ACK filter", "cake", "bandwidth {rate}bit raw ack-filter", shapes=True),
+        Peer(
+            "cake-hosts", "CAKE for stations", "cake", "bandwidth {rate}bit raw", shapes=True,
+            uplink="ack-filter dual-srchost", station="dual-dsthost",
+        ),
     )
 }  # fmt: skip
 

@@ -51,7 +51,7 @@ class PeerLab(Lab):
     def _take_up(self) -> None:
         for number, port in self.ports.items():
             self._put_trace(self.net[ACCESS_POINT].intfs[number])
-            for words in self.peer.commands(port):
+            for words in self.peer.commands(port, number == max(self.ports)):
                 run("tc", "qdisc", "add", "dev", self.net[ACCESS_POINT].intfs[number].name, *words.split())
         for host in [*self.stations, self.server] if self.profile.rtt else []:
             delay = f"{self.profile.rtt * 1e6 / 2:.0f}us"

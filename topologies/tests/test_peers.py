@@ -19,16 +19,21 @@ PORT = Port(1_000_000, 14_000_000, 1000)
 
 
 def test_a_discipline_gets_the_ports_rate_and_limit() -> None:
-    assert PEERS["tc-fifo"].commands(PORT) == [
+    assert PEERS["tc-fifo"].commands(PORT, True) == [
         "root handle 1: tbf rate 1000000bit burst 3028 limit 1514000",
         "parent 1: pfifo limit 1000",
     ]
-    assert PEERS["cake-ack-filter"].commands(PORT) == ["root cake bandwidth 1000000bit raw ack-filter"]
+    assert PEERS["cake-ack-filter"].commands(PORT, True) == ["root cake bandwidth 1000000bit raw ack-filter"]
+    up, down = (PEERS["cake-hosts"].commands(PORT, uplink) for uplink in (True, False))
+    assert up == ["root cake bandwidth 1000000bit raw ack-filter dual-srchost"]
+    assert down == ["root cake bandwidth 1000000bit raw dual-dsthost"]
     assert PEERS["fq_codel"].needs() == {"fq_codel", "tbf", "netem"} and PEERS["cake"].needs() == {"cake", "netem"}
 
 
 def test_an_unknown_peer_is_named() -> None:
-    with pytest.raises(LabError, match="peer 'pie' is unknown: choose one of tc-fifo, fq_codel, cake, cake-ack-filter"):
+    with pytest.raises(
+        LabError, match="peer 'pie' is unknown: choose one of tc-fifo, fq_codel, cake, cake-ack-filter, "
+    ):
         peers.kernel_for(["cake", "pie"])
 
 

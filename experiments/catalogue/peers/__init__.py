@@ -10,14 +10,21 @@ from accesspoint.experiments.measure import run_data
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
 
-PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter")
+PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter", "cake-hosts")
 PEER_ARMS = (
     Arm("tc-fifo", "FIFO behind tbf", "peer", options={"peer": "tc-fifo"}),
     Arm("fq_codel", "fq_codel behind tbf", "peer", options={"peer": "fq_codel"}),
     Arm("cake", "CAKE", "peer", options={"peer": "cake"}),
     Arm("cake-ack-filter", "CAKE with its ACK filter", "peer", options={"peer": "cake-ack-filter"}),
+    Arm(
+        "cake-hosts",
+        "CAKE for stations: ACK filter and dual-srchost up, dual-dsthost down",
+        "peer",
+        options={"peer": "cake-hosts"},
+    ),
 )
-QUICK_ARMS = ("fifo", "cake-ack-filter", "ours")  # without peers that are much like others: peers-testbed has them
+CAKE_AND_OURS = ("cake-ack-filter", "cake-hosts", "ours")
+QUICK_ARMS = ("fifo", *CAKE_AND_OURS)  # without peers that are much like others: peers-testbed has them
 FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
 OUR_ARM = Arm("ours", "this access point", "ours", OURS)
 DIFFERENCES = (

@@ -77,7 +77,7 @@ EXPERIMENT = Experiment(
     goals=tuple(goal for name in LINKS for goal in _goals(name)),
     figures=tuple(figure for name in LINKS for figure in _figures(name)),
     repeats=5,
-    quick=Quick(seconds=30, arms=(CAKE, LEARNS.name)),
+    quick=Quick(seconds=30, arms=(CAKE, "cake-hosts", LEARNS.name)),
     differences=(
         *DIFFERENCES,
         "each repeat's links follow a trace from its own seed, the same for all arms",

@@ -5,7 +5,16 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added, take_rate
+from accesspoint.experiments.catalogue.peers import (
+    CAKE_AND_OURS,
+    DIFFERENCES,
+    FIFO,
+    OUR_ARM,
+    PEER_ARMS,
+    PEERS,
+    ping_added,
+    take_rate,
+)
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
@@ -88,7 +97,7 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping while all run.", ("ping_mean", "ping_p99"), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=18, arms=("cake-ack-filter", "ours")),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many uploads at once: beside a download, and of one station beside the one upload of another."""
 
-from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
+from accesspoint.experiments.catalogue.peers import (
+    CAKE_AND_OURS,
+    DIFFERENCES,
+    FIFO,
+    OUR_ARM,
+    PEER_ARMS,
+    PEERS,
+    ping_added,
+)
 from accesspoint.experiments.experiment import Arm, Bars, Curves, Experiment, Goal, Measure, Point, Quick, Timeline
 from accesspoint.experiments.measure.run_data import Of, Raw, jain, mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
@@ -13,7 +21,6 @@ STREAMS = (32, 200)
 MAX_STREAMS = 100
 """Streams of one iperf3, which takes 128."""
 NAMES = "uploads*"
-QUICK_ARMS = ("cake-ack-filter", "ours")
 
 
 def _uploads(number: int, station: int = 1) -> tuple[Flow, ...]:
@@ -94,7 +101,7 @@ MANY = Experiment(
         Curves("ping", "Ping during the uploads.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=18, arms=("ours",)),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
@@ -136,7 +143,7 @@ HOSTS = Experiment(
         Bars("rates", "Throughput of each station.", ("one", "uploads"), "throughput (Mb/s)"),
     ),
     repeats=5,
-    quick=Quick(seconds=18, arms=QUICK_ARMS),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accesspoint.experiments.catalogue.peers import (
+    CAKE_AND_OURS,
     DIFFERENCES,
     FIFO,
     OUR_ARM,
@@ -69,7 +70,7 @@ EXPERIMENT = Experiment(
         Bars("during", "While both run.", ("download_during", "upload_during"), "throughput (Mb/s)"),
     ),
     repeats=5,
-    quick=Quick(seconds=18, arms=("cake-ack-filter", "ours")),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS),
     differences=(
         *DIFFERENCES,
         "QUIC is aioquic with NewReno, which does not use ECN: what is marked for others is dropped for it",

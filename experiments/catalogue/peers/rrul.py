@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accesspoint.experiments.catalogue.peers import (
+    CAKE_AND_OURS,
     DIFFERENCES,
     FIFO,
     OUR_ARM,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 PROFILE = LinkProfile("rrul", 20_000_000, 3_000_000, 0.090, 1000, 1000)
 MARKS = ("cs0", "cs1", "cs5", "ef")  # as Flent's rrul: best effort, background, video, voice
 SECONDS = 40
-QUICK_ARMS = ("cake-ack-filter", "ours")  # a FIFO is still filling when a quick run ends
 UPLOADS, FROM, SECONDS_50 = 50, 5, 45  # the download has 5 s to 43 s of the uploads' time
 WINDOWS = ((5, 15), (15, 25), (25, 43))
 
@@ -89,7 +89,8 @@ def _rrul(name: str, title: str, marks: Sequence[str]) -> Experiment:
             Bars("ping", "Ping under load; the empty links take 90 ms.", ("ping_mean", "ping_p99"), "round trip (ms)"),
         ),
         repeats=5,
-        quick=Quick(seconds=20, arms=QUICK_ARMS),
+        # A FIFO is still filling when a quick run ends.
+        quick=Quick(seconds=20, arms=CAKE_AND_OURS),
         differences=(*DIFFERENCES, "Flent's UDP probes are one here, of best effort, and its ICMP ping is left out"),
         clock=VIRTUAL,
     )  # fmt: skip
@@ -153,7 +154,7 @@ FIFTY = Experiment(
         Bars("ping", "Ping; the empty links take 90 ms.", ("ping_mean", "ping_max"), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=30, arms=QUICK_ARMS),
+    quick=Quick(seconds=30, arms=CAKE_AND_OURS),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip

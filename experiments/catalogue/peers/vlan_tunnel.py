@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The headline in tags and sessions, and a download inside a tunnel beside an upload outside of it."""
 
-from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, ping_added
+from accesspoint.experiments.catalogue.peers import (
+    CAKE_AND_OURS,
+    DIFFERENCES,
+    FIFO,
+    OUR_ARM,
+    PEER_ARMS,
+    PEERS,
+    ping_added,
+)
 from accesspoint.experiments.experiment import Arm, Bars, Experiment, Goal, Measure, Point, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, rate, total
 from accesspoint.experiments.scenes.encapsulated import Counters, InTunnel, Tunnel, Wrapped
@@ -12,7 +20,6 @@ from accesspoint.topologies.links.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 UNTAGGED = "untagged"
-QUICK_ARMS = ("cake-ack-filter", "ours")
 KEPT_IN_TAGS, UPLOAD_IN_TAGS, PING_IN_TAGS = 0.995, 0.90, 12.0
 KEPT_IN_TUNNELS = 0.95
 AT_THE_BOUND = {
@@ -105,7 +112,7 @@ TAGS = Experiment(
     goals=tuple(goal for kind in WRAPS for goal in _tag_goals(kind)),
     figures=_figures("frames", (UNTAGGED, *WRAPS)),
     repeats=5,
-    quick=Quick(seconds=18, arms=QUICK_ARMS, sweep={"frames": WRAPS}),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS, sweep={"frames": WRAPS}),
     differences=(
         *DIFFERENCES,
         "IP has 1500 bytes untagged and in 802.1Q, 1492 in QinQ and in PPPoE",
@@ -127,7 +134,7 @@ TUNNELLED = Experiment(
     goals=tuple(goal for kind in TUNNELS for goal in _tunnel_goals(kind)),
     figures=_figures("tunnel", TUNNELS),
     repeats=5,
-    quick=Quick(seconds=18, arms=QUICK_ARMS),
+    quick=Quick(seconds=18, arms=CAKE_AND_OURS),
     differences=(
         *DIFFERENCES,
         "both tunnels are the kernel's own, also WireGuard: packets on the wire are those of user space",
