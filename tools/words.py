@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STYLE = ROOT / "docs/style.md"
 RECORDS = re.compile(
     r"docs/(results|decisions)/|CHANGELOG|docs/style\.md|(^|/)tests?(/|_)|harness/|protos/|tools/words\.py|"
-    r"experiments/verdict/claim_evidence|checks/conformance/checks/"
+    r"checks/conformance/checks/"
 )
 OPENING = re.compile(
     r"(?:^|[.:!] |\| )(?:[-*\d.#]+ )*\**(What|Who|Whoever|Whose|Whom|Whether)\b[^?|]*?(?:[.;|]|$)", re.M

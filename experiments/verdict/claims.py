@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The papers' claims (`claims.toml`), and the rules R1 to R8 there that turn measured repeats into a word.
 
-Pure but for `load`. `claim_evidence` names the figures that answer a claim, and can move no limit.
+Pure but for `load`. `answers.toml` names the figures that answer a claim, and can move no limit.
 """
 
 import hashlib

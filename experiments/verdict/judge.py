@@ -42,8 +42,8 @@ HEAD = (
 FOOT = (
     "`.venv/bin/python -m accesspoint.experiments.verdict.judge` makes this page from `docs/results/summaries`, and a "
     "test makes it again.",
-    "The rules, R1 to R8, are at the head of `claims.toml`; the figure for each claim in "
-    "`experiments/verdict/claim_evidence.py`.",
+    "The rules, R1 to R8, are at the head of `claims.toml`; the figure for each claim is a line of "
+    "`experiments/verdict/answers.toml`.",
 )
 
 ELSEWHERE = (
@@ -193,8 +193,9 @@ def page(results: Results) -> str:
         whole = [figure for (of, figure), word in figures.items() if of == paper and word == "reproduced"]
         lines += ["", f"## {claims.CITED[paper]}: {title}", ""]
         lines += [f"Figures of which every claim is reproduced: {'; '.join(whole) or 'none'}.", ""]
-        if paper == "000" and (elsewhere := results.only(claim_evidence.NCR_EVERYWHERE, claim_evidence.NCR)):
-            lines += [f"{ELSEWHERE} {', '.join(elsewhere)}.", ""]
+        for arm, other in claim_evidence.INSTEAD.items() if paper == "000" else ():
+            if elsewhere := results.only(other, arm):
+                lines += [f"{ELSEWHERE} {', '.join(elsewhere)}.", ""]
         lines += ["| claim | verdict | where | the paper | this lab |", "| --- | --- | --- | --- | --- |"]
         for claim in (claim for claim in all_ if claim.paper == paper):
             judgement = words[claim.id]

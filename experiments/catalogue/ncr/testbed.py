@@ -46,7 +46,7 @@ WINDOW = 64 * 1024  # bytes, of the testbed's kernel
 
 
 def of_ncr(measure: str, value: float | tuple[float, float], where: str, point: Point | None = None) -> list[Reported]:
-    """What the paper reports of NCR, for the arm in its place and for the one at every port."""
+    """Return the paper's figure of NCR, for the arm in its place and for the one at every port."""
     return [Reported(measure, arm.name, value, where, point or {}) for arm in (NCR_UPLINK, NCR_PAPER)]
 
 
