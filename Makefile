@@ -22,7 +22,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release audit lab fleet experiment client screenshots cases experiments report pages campaign
 
 ##@ Set up
 help: ## list the commands, each with its variables
@@ -74,6 +74,9 @@ pages: python ## build docs/results and the first pages from the results in out/
 	@$(VENV)/python -m accesspoint.experiments report --pages docs/results
 	@$(VENV)/python tools/site/figures.py
 	@$(VENV)/python -m accesspoint.experiments.verdict.judge
+
+audit: develop ## compute the figures of docs/results again, and count those that cannot be: STRICT=1 allows none
+	@$(VENV)/python -m accesspoint.experiments.verdict.recompute --check $(if $(STRICT),--strict)
 
 campaign: hosts develop ## many runs on a Dask cluster: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \
@@ -182,8 +185,8 @@ dist: develop ## build wheels, sdist, Debian packages, checksums and an SBOM int
 	@tools/install.sh packages
 	@$(VENV)/python -m tools.dist
 
-release: develop ## build what `dist` builds, if every published figure can be audited
-	@$(VENV)/python -m accesspoint.experiments.verdict.recompute --check --strict
+release: ## build what `dist` builds, if every published figure can be audited
+	@$(MAKE) --no-print-directory audit STRICT=1
 	@$(MAKE) --no-print-directory dist
 
 screenshots: hosts develop ## renew the pictures of the live page in docs/images, from a lab with real TCP: LOOK=folder for every view
