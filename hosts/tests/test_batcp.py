@@ -153,12 +153,6 @@ def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> N
     whole(links, tmp_path, fault, both=("--scheduler", scheduler), size=4_000_000)
 
 
-@pytest.mark.realtime
-def test_weights_and_prices_shift_the_load(links: Links, tmp_path: Path) -> None:
-    share = carried(whole(links, tmp_path, weights=(":1:0:1", ":0:1:4")))
-    assert share["eth1"] < 0.35 * SIZE
-
-
 def test_without_privilege(links: Links, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all")

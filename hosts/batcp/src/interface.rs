@@ -8,15 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Instant;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use super::uplink::Uplink;
 use hosts_base::Error;
 
 /// Prices that an interface may have: wide enough for any unit, and so narrow that the ratio of two is a time to wait.
 const PRICES: RangeInclusive<f32> = 1e-6..=1e6;
 
-/// One interface and what it is worth (paper 003, section 3.5). Read from `NAME[:THROUGHPUT:COST[:PRICE]]`.
+/// One interface and what it is worth (paper 003, section 3.5). Read from `NAME[:PRICE]` or
+/// `NAME:THROUGHPUT:COST[:PRICE]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
     /// A device (`eth0`) or one of this host's addresses.
@@ -33,6 +36,11 @@ impl Interface {
     /// An interface of which only the throughput counts. `name`: a device or a source address.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), weight_throughput: 1.0, weight_cost: 0.0, cost: 1.0 }
+    }
+
+    /// Return the price to the power of its weight: interfaces whose price does not count cost 1.
+    pub(super) fn price(&self) -> f64 {
+        self.cost.powf(self.weight_cost)
     }
 
     /// Check the weights and the price, also in single precision, as the peer receives them. Errors: the reason.
@@ -70,15 +78,18 @@ impl Interface {
         !device.join("wireless").exists() && !device.join("phy80211").exists() && !self.name.starts_with("ww")
     }
 
-    /// Make a TCP socket of the family of `peer` that leaves through this interface only.
+    /// Make a TCP socket of the family of `peer` that leaves through this interface only. `uplink`: its limits.
     ///
     /// Devices are bound by SO_BINDTODEVICE, which since Linux 5.7 needs no privilege. Errors: the device does not exist, the
     /// address is not this host's or not of the family of `peer`.
-    pub fn socket(&self, peer: SocketAddr) -> io::Result<Socket> {
+    pub(super) fn socket(&self, peer: SocketAddr, uplink: &Uplink) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         match self.name.parse::<IpAddr>() {
             Ok(address) => socket.bind(&SockAddr::from(SocketAddr::new(address, 0)))?,
             Err(_) => socket.bind_device(Some(self.name.as_bytes()))?,
+        }
+        if let Some(bytes) = uplink.segment(Instant::now()) {
+            socket.set_tcp_mss(bytes)?;
         }
         Ok(socket)
     }
@@ -106,11 +117,12 @@ fn device_of_route(line: &str, peer: IpAddr) -> Option<&str> {
 impl FromStr for Interface {
     type Err = Error;
 
-    /// Parse `eth0`, `eth0:0.9:0.1` or `wwan0:0.1:0.9:4`: device or address, both weights, cost. An IPv6 address stands
-    /// in brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a price outside 0.000001..=1000000.
+    /// Parse `eth0`, `wwan0:4`, `eth0:0.9:0.1` or `wwan0:0.1:0.9:4`: device or address, both weights, cost. With a price
+    /// alone only the cost counts. An IPv6 address stands in brackets. Errors: a weight outside 0..=1, weights whose sum is not 1, a price outside 0.000001..=1000000.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong =
-            |what: &str| Error::new(format!("interface '{text}': {what}; write NAME[:THROUGHPUT:COST[:PRICE]]"));
+        let wrong = |what: &str| {
+            Error::new(format!("interface '{text}': {what}; write NAME[:PRICE] or NAME:THROUGHPUT:COST[:PRICE]"))
+        };
         let (name, rest) = match text.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
             Some((address, rest)) => (address, rest.strip_prefix(':').unwrap_or(rest)),
             None => text.split_once(':').unwrap_or((text, "")),
@@ -126,13 +138,13 @@ impl FromStr for Interface {
             .split(':')
             .map(str::parse)
             .collect::<Result<_, _>>()
-            .map_err(|_| wrong("the weights are no numbers"))?;
-        let (throughput, cost) = match numbers[..] {
-            [throughput, cost] | [throughput, cost, _] => (throughput, cost),
-            _ => return Err(wrong("two weights and perhaps a price follow the name")),
+            .map_err(|_| wrong("weights and prices are numbers"))?;
+        (interface.weight_throughput, interface.weight_cost, interface.cost) = match numbers[..] {
+            [price] => (0.0, 1.0, price),
+            [throughput, cost] => (throughput, cost, interface.cost),
+            [throughput, cost, price] => (throughput, cost, price),
+            _ => return Err(wrong("a price, or two weights and perhaps a price, follow the name")),
         };
-        (interface.weight_throughput, interface.weight_cost) = (throughput, cost);
-        interface.cost = numbers.get(2).copied().unwrap_or(interface.cost);
         interface.check().map_err(wrong)?;
         Ok(interface)
     }
@@ -177,11 +189,14 @@ mod tests {
         let mobile: Interface = "wwan0:0.1:0.9:4".parse().unwrap();
         assert_eq!((mobile.weight_throughput, mobile.weight_cost, mobile.cost), (0.1, 0.9, 4.0));
         assert!(!mobile.is_wired());
+        let dear: Interface = "wwan0:100".parse().unwrap();
+        assert_eq!((dear.weight_throughput, dear.price(), Interface::new("a").price()), (0.0, 100.0, 1.0));
         assert_eq!("[2001:db8::1]:0.5:0.5".parse::<Interface>().unwrap().name, "2001:db8::1");
         for wrong in [
             "",
             ":1:0",
-            "eth0:1",
+            "eth0:0",
+            "eth0:1:0:1:1",
             "eth0:0.9:0.2",
             "eth0:2:-1",
             "eth0:1:0:0",
@@ -192,7 +207,7 @@ mod tests {
             "a/b",
         ] {
             let error = wrong.parse::<Interface>().unwrap_err().to_string();
-            assert!(error.contains("NAME[:THROUGHPUT:COST[:PRICE]]"), "{error}");
+            assert!(error.contains("NAME:THROUGHPUT:COST[:PRICE]"), "{error}");
         }
     }
 }

@@ -47,6 +47,7 @@ mod option;
 mod path_manager;
 mod peer;
 mod proxy;
+mod quota;
 mod reassembly;
 mod scheduler;
 mod seal;
@@ -60,6 +61,7 @@ mod subflow_io;
 mod tests;
 mod transfer;
 mod transport;
+mod uplink;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +78,9 @@ pub use interface::Interface;
 pub use listener::{Arrivals, Listener};
 pub use negotiation::{InBand, Mark, Negotiation};
 pub use option::{Announcer, Counts};
+pub use quota::{Quota, QuotaOption};
 pub use status::{Status, SubflowStatus};
+pub use uplink::Uplinks;
 
 /// Scheduler of segments over the subflows (paper 003, section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -122,6 +126,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Negotiation of BATCP between the two ends.
     pub negotiation: Arc<dyn Negotiation>,
+    /// Limits and quotas of this host's interfaces, which all connections with these options share.
+    pub uplinks: Arc<Uplinks>,
     /// The subflows of a connection share one congestion control for what this end sends; without, each has its own.
     pub coupling: Option<Arc<Coupling>>,
 }
@@ -135,6 +141,7 @@ impl Default for Options {
             window: 8 << 20,
             timeout: Duration::from_secs(20),
             negotiation: Arc::new(InBand),
+            uplinks: Arc::default(),
             coupling: None,
         }
     }

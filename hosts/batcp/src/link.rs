@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 use hosts_base::tcp;
 
 use super::seal::{MESSAGE, OVERHEAD, Seal};
+use super::uplink::Uplink;
 
 /// Path of a subflow as the kernel measures it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,13 +44,21 @@ pub struct Link {
     pub ready: Notify,
     /// Keys that frames are sealed with.
     pub seal: Option<Seal>,
+    /// Limits of the interface; none at the end that accepts.
+    pub uplink: Arc<Uplink>,
     /// Bytes given to the kernel, the hello among them.
     written: AtomicU64,
 }
 
 impl Link {
     /// Wrap a connected socket on which `hello` octets were written. `timeout`: of the connection.
-    pub fn new(stream: TcpStream, hello: usize, seal: Option<Seal>, timeout: Duration) -> io::Result<Self> {
+    pub fn new(
+        stream: TcpStream,
+        hello: usize,
+        seal: Option<Seal>,
+        uplink: Arc<Uplink>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
         let hello = hello + seal.as_ref().map_or(0, |_| MESSAGE);
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
         stream.set_nodelay(true)?;
@@ -56,7 +66,8 @@ impl Link {
         let keepalive = (timeout / 4).max(Duration::from_secs(1));
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(keepalive).with_interval(keepalive).with_retries(3))?;
         socket.set_tcp_user_timeout(Some(timeout))?;
-        Ok(Self { stream, local, peer, keepalive, ready: Notify::new(), seal, written: AtomicU64::new(hello as u64) })
+        let (ready, written) = (Notify::new(), AtomicU64::new(hello as u64));
+        Ok(Self { stream, local, peer, keepalive, ready, seal, uplink, written })
     }
 
     fn fd(&self) -> RawFd {

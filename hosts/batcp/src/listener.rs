@@ -239,7 +239,7 @@ impl AcceptContext {
         }
         let seal = self.seal(&mut stream, hello, &keys).await?;
         SockRef::from(&stream).set_linger(None)?;
-        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
+        let link = Link::new(stream, ANSWER, seal, Arc::default(), self.options.timeout)?;
         let shared = ConnectionState::new(self.options.clone(), hello.mark.connection, keys, token, limit);
         // Other connections may have come since the check.
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| io::ErrorKind::QuotaExceeded)?;
@@ -281,7 +281,7 @@ impl AcceptContext {
         stream.write_all(&Answer::joined(hello, &shared.keys).encode()).await?;
         let seal = self.seal(&mut stream, hello, &shared.keys).await?;
         SockRef::from(&stream).set_linger(None)?;
-        let link = Link::new(stream, ANSWER, seal, self.options.timeout)?;
+        let link = Link::new(stream, ANSWER, seal, Arc::default(), self.options.timeout)?;
         shared.add(hello.mark.interface, hello.interface.clone(), link);
         Ok(|counters| &counters.joined)
     }

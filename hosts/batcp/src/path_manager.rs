@@ -22,6 +22,8 @@ use super::{Interface, Key, Mark, Options};
 
 /// Pause between two attempts on an interface, growing from the first value to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// Age at which a subflow that ends has shown that its interface carries more than a handshake.
+const YOUNG: Duration = Duration::from_secs(10);
 /// Pause between two searches for new interfaces.
 const DISCOVER: Duration = Duration::from_secs(1);
 /// Time that subflows have to end once both directions are complete, and after a reset.
@@ -44,6 +46,8 @@ struct Attempt {
     busy: bool,
     not_before: Instant,
     wait: Duration,
+    /// Time of the last subflow's begin.
+    joined: Option<Instant>,
 }
 
 impl Client {
@@ -71,11 +75,13 @@ impl Client {
                 }
             }
         }
-        self.attempts.resize(self.interfaces.len(), Attempt { busy: false, not_before: now, wait: RETRY.0 });
+        self.attempts
+            .resize(self.interfaces.len(), Attempt { busy: false, not_before: now, wait: RETRY.0, joined: None });
         let state = shared.state();
         let covered = |number| state.subflows.values().any(|s| usize::from(s.number) == number && !s.stalled);
         for (number, attempt) in self.attempts.iter_mut().enumerate() {
-            if attempt.busy || attempt.not_before > now || covered(number) {
+            let uplink = shared.options.uplinks.of(&self.interfaces[number].name);
+            if attempt.busy || attempt.not_before > now || covered(number) || uplink.is_used_up(now) {
                 continue;
             }
             attempt.busy = true;
@@ -92,8 +98,11 @@ impl Client {
         attempt.busy = false;
         match result {
             Ok(Joined::In(link)) => {
-                attempt.wait = RETRY.0;
-                shared.add(number as u8, self.interfaces[number].clone(), *link);
+                let (now, wait) = (Instant::now(), attempt.wait);
+                let young = attempt.joined.replace(now).is_some_and(|at| now - at < YOUNG + wait);
+                attempt.wait = if young { (2 * wait).min(YOUNG) } else { RETRY.0 };
+                attempt.not_before = now + attempt.wait;
+                return shared.add(number as u8, self.interfaces[number].clone(), *link);
             }
             // Only both ends have the key. A message that anybody can forge, a TCP reset or an open listener's answer,
             // ends nothing.
@@ -129,7 +138,7 @@ async fn reach(
     for k in 0..peers.len() {
         let peer = peers[(usize::from(number) + k) % peers.len()];
         let attempt = async {
-            let socket = interface.socket(peer)?;
+            let socket = interface.socket(peer, &options.uplinks.of(&interface.name))?;
             options.negotiation.prepare(socket.as_fd(), mark)?;
             let socket = TcpSocket::from_std_stream(socket.into());
             let stream = timeout(HANDSHAKE, socket.connect(peer)).await.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -177,7 +186,11 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
         let first = Mark { interface: client.interfaces.len() as u8, connection };
         let ours: [u8; 16] = rand::random();
         let hello = Hello::open(mark, interface, ours, options.window as u64);
+        let uplink = options.uplinks.of(&interface.name);
         let attempt = async {
+            if uplink.is_used_up(Instant::now()) {
+                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its quota is used up"));
+            }
             let (mut stream, answered) = reach(&client.peers, interface, mark.interface, first, options).await?;
             if !answered && !options.key.is_open() {
                 let why = "BATCP's TCP option was not answered, and with a key plain TCP is refused: leave out --paper";
@@ -201,7 +214,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
             }
             stream.write_all(&keys.proof(&hello, &answer)).await?;
             let seal = seal(&mut stream, &options.key, &keys, &hello).await?;
-            let link = Link::new(stream, HELLO + PROOF, seal, options.timeout)?;
+            let link = Link::new(stream, HELLO + PROOF, seal, uplink, options.timeout)?;
             let shared = ConnectionState::new(options.clone(), connection, keys, token, window);
             shared.add(mark.interface, interface.clone(), link);
             Ok(Opened::Batcp(shared))
@@ -244,7 +257,8 @@ async fn join(
     match (answer.is_authentic(&hello, &shared.options.key, &shared.keys), answer) {
         (true, Answer::Joined { .. }) => {
             let seal = seal(&mut stream, &shared.options.key, &shared.keys, &hello).await?;
-            Ok(Joined::In(Box::new(Link::new(stream, HELLO, seal, shared.options.timeout)?)))
+            let uplink = shared.options.uplinks.of(&interface.name);
+            Ok(Joined::In(Box::new(Link::new(stream, HELLO, seal, uplink, shared.options.timeout)?)))
         }
         (true, Answer::Unknown { .. }) => Ok(Joined::Unknown),
         (_, Answer::Refused) => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "the join was refused")),
@@ -283,6 +297,7 @@ pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option
         };
         match &mut client {
             Some(client) => {
+                shared.spare_quotas(now);
                 client.join_missing(shared, now);
                 tokio::select! {
                     () = sleep(pause) => {}
@@ -293,6 +308,7 @@ pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option
                 }
             }
             None => {
+                shared.drop_stalled(now);
                 tokio::select! {
                     () = sleep(pause) => {}
                     () = shared.changed.notified() => {}

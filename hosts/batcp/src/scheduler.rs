@@ -30,14 +30,6 @@ pub fn loads(interfaces: &[(&Interface, f64)]) -> Vec<f64> {
     index.iter().map(|i| i / best).collect()
 }
 
-/// Compute each interface's dearness: its cost relative to the cheapest one's, to the power of its weight, at least 1.
-/// The `earliest` scheduler uses an interface for 1/dearness of its throughput.
-pub fn dearness(interfaces: &[&Interface]) -> Vec<f64> {
-    let price = |interface: &&Interface| interface.cost.powf(interface.weight_cost);
-    let cheapest = interfaces.iter().map(price).fold(f64::INFINITY, f64::min);
-    interfaces.iter().map(|interface| price(interface) / cheapest).collect()
-}
-
 /// Weighted round robin whose turns are spread evenly: in any long run each key has its share, and never two turns in a
 /// row more than its share needs.
 #[derive(Debug, Default)]
@@ -98,7 +90,7 @@ mod tests {
         let lan: Interface = "wlan0:0.9:0.1:1".parse().unwrap();
         let load = loads(&[(&mobile, 100_000.0), (&lan, 100_000.0)]);
         assert!(load[1] == 1.0 && load[0] > 1.5, "{load:?}");
-        close(&dearness(&[&mobile, &lan]), &[4f64.powf(0.9), 1.0]);
+        close(&[mobile.price(), lan.price()], &[4f64.powf(0.9), 1.0]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ struct Summary {
 /// `hosts batcp speed`. Errors: the address cannot be listened on, the peer is not reached, vanishes, or has read something else.
 pub fn run(options: SpeedOptions) -> Result<(), Error> {
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
-    let transport = Options { key, connections: 1, ..options.transport.receiver.options()? };
+    let transport = Options { key, connections: 1, ..options.transport.options()? };
     // On one of the runtime's threads, which carry the subflows: a reader is then woken without the kernel.
     let runtime = runtime()?;
     let running = runtime.spawn(async move {

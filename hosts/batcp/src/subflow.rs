@@ -46,8 +46,7 @@ pub struct Subflow {
     pub carries: f64,
     pub stalled: bool,
     pub load: f64,
-    pub dearness: f64,
-    pub not_before: Instant,
+    pub price: f64,
     pub idle: bool,
     pub ack_at: Option<Instant>,
     pub ack_bytes: usize,
@@ -63,6 +62,7 @@ impl Subflow {
         // The hello is not a segment, but the kernel counts it.
         let delivered = link.delivered();
         Self {
+            price: interface.price(),
             interface,
             number,
             part,
@@ -76,8 +76,6 @@ impl Subflow {
             carries: 0.0,
             stalled: false,
             load: 1.0,
-            dearness: 1.0,
-            not_before: now,
             idle: false,
             ack_at: Some(now),
             ack_bytes: 0,
@@ -88,9 +86,10 @@ impl Subflow {
         }
     }
 
-    /// Return the throughput in bytes per second: filtered, or window over round-trip time before the first sample.
+    /// Return the throughput in bytes per second: filtered, or window over round-trip time before the first sample; at
+    /// most the interface's limit.
     pub fn throughput(&self) -> f64 {
-        self.rate.estimate().unwrap_or(self.path.window_rate).max(1000.0)
+        self.rate.estimate().unwrap_or(self.path.window_rate).min(self.link.uplink.limit()).max(1000.0)
     }
 
     /// Return the bytes passed to the writer and not yet acknowledged by the peer's kernel.

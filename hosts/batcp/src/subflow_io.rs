@@ -17,6 +17,7 @@ use super::seal::{Records, unseal};
 use super::segment::{self, HEADER, MAX_PAYLOAD};
 use super::sender::Segment;
 use super::subflow::Subflow;
+use super::uplink::Direction;
 
 impl ConnectionState {
     /// Add a subflow whose hello is done, and start its tasks. It replaces an earlier one of the same interface, which
@@ -139,7 +140,13 @@ pub async fn read(shared: Arc<ConnectionState>, id: u32, link: Arc<Link>) -> io:
         }
         match link.stream.try_read_buf(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(_) => {}
+            Ok(length) => {
+                let now = Instant::now();
+                link.uplink.pass(Direction::Down, length, now);
+                if let Some(at) = link.uplink.wait(Direction::Down, now) {
+                    sleep_until(at.into()).await;
+                }
+            }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
         }

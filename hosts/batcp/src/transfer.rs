@@ -23,10 +23,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::peer::Peer;
 use super::sender::PIECE;
-use super::{Announcer, Arrivals, Connection, Coupling, Interface, Key, Listener, Options, Scheduler, Status, connect};
+use super::{
+    Announcer, Arrivals, Connection, Coupling, Interface, Key, Listener, Options, Quota, QuotaOption, Scheduler,
+    Status, Uplinks, connect, quota,
+};
 use hosts_base::log::report;
 use hosts_base::output::Format;
 use hosts_base::slots::{ConnectionSlots, raise_descriptor_limit};
+use hosts_base::units::rate;
 use hosts_base::{About, Error};
 
 const CHUNK: usize = 4 * PIECE;
@@ -105,12 +109,36 @@ pub struct ReceiverOptions {
 /// Options of the end that opens a connection.
 #[derive(Args)]
 pub struct TransportOptions {
-    /// Interface (or source address) to use, with its weights for throughput and cost, whose sum is 1, and its price;
-    /// again for each. Without it: all that have a route to the receiver
-    #[arg(long, value_name = "NAME[:THROUGHPUT:COST[:PRICE]]")]
+    /// Interface (or source address) to use, with its price, or with weights for throughput and cost, whose sum is 1,
+    /// and its price; again for each. A dearer one helps when cheaper ones cannot carry all. Without it: all that have a
+    /// route to the receiver
+    #[arg(long, value_name = "NAME[[:THROUGHPUT:COST]:PRICE]")]
     pub interface: Vec<Interface>,
+    /// Highest rate over an interface in each direction, as wwan0=5mbit; again for each
+    #[arg(long, value_name = "NAME=RATE", value_parser = limit)]
+    limit: Vec<(String, u64)>,
+    /// Bytes that an interface may carry, as it counts them itself, other programs' too; then it is not used for the
+    /// rest of the DAYS. The count is kept in $STATE_DIRECTORY, by default /var/lib/hosts-batcp
+    #[arg(long, value_name = "NAME=BYTES[/DAYS]")]
+    quota: Vec<QuotaOption>,
     #[command(flatten)]
     pub receiver: ReceiverOptions,
+}
+
+fn limit(text: &str) -> Result<(String, u64), String> {
+    let (name, limit) = text.split_once('=').ok_or("write NAME=RATE, as wwan0=5mbit")?;
+    Ok((name.to_owned(), rate(limit)?))
+}
+
+impl TransportOptions {
+    /// Make the options of connections as [`ReceiverOptions::options`] does. Errors: also a quota whose count cannot be
+    /// kept.
+    pub fn options(&self) -> Result<Options, Error> {
+        let quota =
+            |option: &QuotaOption| Ok((option.interface.clone(), Quota::new(option.clone(), &quota::folder())?));
+        let quotas = self.quota.iter().map(quota).collect::<Result<_, Error>>()?;
+        Ok(Options { uplinks: Uplinks::new(self.limit.clone(), quotas)?, ..self.receiver.options()? })
+    }
 }
 
 impl ReceiverOptions {
@@ -200,7 +228,7 @@ pub fn send(options: &SendOptions) -> Result<(), Error> {
     let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", options.file.display())))?;
     let (peers, to) = (Peer::addresses(&options.to), Peer::list(&options.to));
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
-    let transport = options.negotiation.of(Options { key, ..options.transport.receiver.options()? })?;
+    let transport = options.negotiation.of(Options { key, ..options.transport.options()? })?;
     runtime()?.block_on(async {
         let mut file = File::open(&options.file).await.about(options.file.display())?;
         let size = file.metadata().await.about(options.file.display())?.len();

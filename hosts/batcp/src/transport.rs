@@ -11,10 +11,11 @@ use tokio::task::AbortHandle;
 
 use super::Scheduler;
 use super::connection_state::{ConnectionState, LockedState, MAX_SUBFLOWS, Totals, Work};
-use super::scheduler::{dearness, loads};
+use super::scheduler::loads;
 use super::segment::{self, Frame, HEADER, Malformed, WireSequence, continue_number};
 use super::sender::{Carrier, Segment};
 use super::subflow::{GRAIN, SAMPLE, Subflow};
+use super::uplink::Direction;
 
 /// Received segments are acknowledged together, after this time or when the window needs it.
 const ACK_DELAY: Duration = Duration::from_millis(20);
@@ -23,14 +24,18 @@ const ACK_BYTES: usize = 131_072;
 const RECHECK: Duration = Duration::from_millis(20);
 /// A subflow stalls when nothing arrives for this long, or three round-trip times.
 const STALL: Duration = Duration::from_secs(1);
+/// An end that cannot open subflows closes one that is stalled for this long, while others live: the other end opens a
+/// new one. By what it sees alone the path may be good: it drops this end's long packets only.
+const HOPELESS: Duration = Duration::from_secs(3);
 /// Time for which a reading of the kernel's queues serves to choose between subflows.
 const FRESH: Duration = Duration::from_millis(1);
 /// Pause between two polls of the sockets of a connection that has nothing to send.
 const REST: Duration = Duration::from_millis(500);
 /// An arrival that is later by less, in seconds, is no reason to let a subflow rest: on fast paths estimates are no better.
 const SLACK: f64 = 0.005;
-/// A dear interface rests no longer than this between two segments, in seconds.
-const MAX_REST: f64 = 60.0;
+/// An interface that is twice as dear as others helps when these would take longer than this, in seconds, for all that
+/// waits; one that is k times as dear, k / 2 times as long.
+const OVERFLOW: f64 = 0.25;
 
 impl ConnectionState {
     /// Remove a dead subflow: other subflows carry its segments. Its socket closes.
@@ -40,6 +45,7 @@ impl ConnectionState {
         subflow.tasks.iter().for_each(AbortHandle::abort);
         if !state.is_done() {
             subflow.link.discard();
+            subflow.link.uplink.fails(Instant::now());
             let others = state.stalled();
             state.sender.lose(id, 0, true, &others);
             state.totals.entry(subflow.number).or_insert_with(|| Totals::new(&subflow.interface.name)).lost += 1;
@@ -50,6 +56,30 @@ impl ConnectionState {
         state.wake_writers();
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Remove subflows that have been stalled for long, unless all are.
+    pub fn drop_stalled(&self, now: Instant) {
+        let state = self.state();
+        let hopeless = |subflow: &Subflow| subflow.stalled && now - subflow.progress.1 > HOPELESS;
+        let ids: Vec<u32> = state.subflows.iter().filter(|(_, s)| hopeless(s)).map(|(&id, _)| id).collect();
+        let alive = state.is_alive();
+        drop(state);
+        ids.into_iter().filter(|_| alive).for_each(|id| self.remove(id));
+    }
+
+    /// Remove the subflows of interfaces whose quota is used up; with them the connection, if there is no other.
+    pub fn spare_quotas(&self, now: Instant) {
+        let state = self.state();
+        let used_up = |subflow: &Subflow| subflow.link.uplink.is_used_up(now);
+        let ids: Vec<u32> = state.subflows.iter().filter(|(_, s)| used_up(s)).map(|(&id, _)| id).collect();
+        let all = !ids.is_empty() && ids.len() == state.subflows.len();
+        drop(state);
+        if all {
+            self.fail(io::ErrorKind::QuotaExceeded, "the quota of the last interface is used up".into());
+        } else {
+            ids.into_iter().for_each(|id| self.remove(id));
+        }
     }
 
     /// Return true if an authentic join of this interface is admitted: its sequence number is new (this marks it as
@@ -151,15 +181,16 @@ impl LockedState {
         let batch = self.subflows[&id].batch();
         let mut segments = Vec::new();
         let later = loop {
+            if let Some(at) = self.subflows[&id].link.uplink.wait(Direction::Up, now) {
+                break Some(at);
+            }
             let (segment, later) = self.pick(id, now, scheduler);
             let Some(segment) = segment else { break later };
             let subflow = self.subflows.get_mut(&id).expect("it was there");
-            subflow.committed += (HEADER + segment.payload.len() + subflow.link.overhead()) as u64;
+            let octets = HEADER + segment.payload.len() + subflow.link.overhead();
+            subflow.committed += octets as u64;
+            subflow.link.uplink.pass(Direction::Up, octets, now);
             let carrier = Carrier { subflow: id, position: subflow.committed };
-            if subflow.dearness > 1.0 {
-                let time = segment.payload.len() as f64 * subflow.dearness / subflow.throughput();
-                subflow.not_before = subflow.not_before.max(now) + Duration::from_secs_f64(time.min(MAX_REST));
-            }
             let total = self.totals.get_mut(&subflow.number).expect("made with the subflow");
             total.segments_sent += 1;
             total.bytes_sent += segment.payload.len() as u64;
@@ -222,25 +253,30 @@ impl LockedState {
     }
 
     /// Choose a new segment, if it arrives on this subflow before the others could have sent everything; else, when
-    /// nothing new may be sent, a copy of one that another subflow would deliver later.
+    /// nothing new may be sent, a copy of one that another subflow would deliver later. A dearer subflow does neither
+    /// until cheaper ones would take long.
     fn pick_earliest(&mut self, id: u32, now: Instant, length: usize) -> (Option<Segment>, Option<Instant>) {
         let Self { subflows, sender, .. } = self;
         for subflow in subflows.values_mut().filter(|subflow| now - subflow.refreshed > FRESH) {
             subflow.refresh(now);
         }
         let subflow = &subflows[&id];
-        if subflow.not_before > now {
-            return (None, Some(subflow.not_before));
-        }
         let unsent = sender.unsent_bytes();
-        let others = || subflows.iter().filter(|(other, subflow)| **other != id && !subflow.stalled);
+        // Dearer ones leave it to this one.
+        let others = || {
+            let lives = |(other, subflow): &(&u32, &Subflow)| **other != id && !subflow.stalled;
+            subflows.iter().filter(lives).map(|(_, other)| other).filter(|other| other.price <= subflow.price)
+        };
+        let cheapest = others().map(|other| other.price).fold(f64::INFINITY, f64::min);
+        let patience = if cheapest < subflow.price { OVERFLOW * subflow.price / cheapest / 2.0 } else { 0.0 };
         let blocked = sender.is_blocked();
         if unsent > 0 && !blocked {
-            let rate: f64 = others().map(|(_, other)| other.throughput() / other.dearness).sum();
-            let queued: u64 = others().map(|(_, other)| other.queued()).sum();
+            let rate: f64 = others().map(Subflow::throughput).sum();
+            let queued: u64 = others().map(Subflow::queued).sum();
             let without = (queued + unsent as u64) as f64 / rate;
-            let least = others().map(|(_, other)| other.arrival(0)).fold(f64::INFINITY, f64::min);
-            if rate > 0.0 && subflow.arrival(length.min(unsent)) > without.max(least) + SLACK {
+            let least = others().map(|other| other.arrival(0)).fold(f64::INFINITY, f64::min);
+            let earlier = subflow.arrival(length.min(unsent)) <= without.max(least) + SLACK;
+            if rate > 0.0 && (without < patience || !earlier) {
                 return (None, Some(now + RECHECK));
             }
             return (sender.take_new(length), None);
@@ -253,7 +289,7 @@ impl LockedState {
             Some(other) => carrier.position.saturating_sub(other.progress.0) as f64 / other.throughput(),
             None => f64::INFINITY,
         };
-        let margin = GRAIN.as_secs_f64();
+        let margin = patience.max(GRAIN.as_secs_f64());
         let worth = |carriers: &[Carrier], length: usize| {
             let first = carriers.iter().map(remaining).fold(f64::INFINITY, f64::min);
             first > 0.0 && 1.25 * subflow.arrival(length) + margin < first
@@ -334,15 +370,13 @@ impl LockedState {
         }
     }
 
-    /// Recompute loads and dearness after a change of the subflows or their throughputs (equations 1 to 4).
+    /// Recompute loads after a change of the subflows or their throughputs (equations 1 to 4).
     pub fn weigh(&mut self) {
         let live = || self.subflows.iter().filter(|(_, subflow)| !subflow.stalled);
         let ids: Vec<u32> = live().map(|(&id, _)| id).collect();
         let loads = loads(&live().map(|(_, s)| (&s.interface, s.throughput())).collect::<Vec<_>>());
-        let dearness = dearness(&live().map(|(_, s)| &s.interface).collect::<Vec<_>>());
-        for ((id, load), dearness) in ids.iter().zip(&loads).zip(dearness) {
-            let subflow = self.subflows.get_mut(id).expect("it is listed");
-            (subflow.load, subflow.dearness) = (*load, dearness);
+        for (id, load) in ids.iter().zip(&loads) {
+            self.subflows.get_mut(id).expect("it is listed").load = *load;
         }
         self.robin.set(ids.into_iter().zip(loads));
         if let Some(turn) = self.robin.turn()
@@ -368,6 +402,9 @@ impl LockedState {
             let stalled = mute || now - subflow.progress.1 > patience;
             if stalled != subflow.stalled {
                 subflow.stalled = stalled;
+                if stalled {
+                    subflow.link.uplink.fails(now);
+                }
                 changed.push((id, subflow.progress.0, stalled));
             }
             subflow.sample(now);

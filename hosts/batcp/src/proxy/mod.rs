@@ -69,9 +69,9 @@ impl ProxyOptions {
     }
 
     /// Make the transport's options. `beyond`: connections of the transport that are not served.
-    fn options(&self, transport: &ReceiverOptions, key: &Key, beyond: usize) -> Result<Options, Error> {
+    fn options(&self, transport: Options, key: &Key, beyond: usize) -> Result<Options, Error> {
         let connections = usize::from(self.connections(key)) + beyond;
-        self.negotiation.of(Options { key: key.clone(), connections, ..transport.options()? })
+        self.negotiation.of(Options { key: key.clone(), connections, ..transport })
     }
 }
 
@@ -167,7 +167,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     let connector = Arc::new(Connector {
         via: Peer::addresses(&options.via),
         rules: Rules(options.allow),
-        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        options: options.proxy.options(options.transport.options()?, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
         carried: Arc::default(),
@@ -175,7 +175,7 @@ pub fn socks(options: SocksOptions) -> Result<(), Error> {
     run_async(async {
         let listener = slots::listen(options.listen).about(format!("listen on {}", options.listen))?;
         connector.keep_spares();
-        status::answer("socks", &connector.carried, &connector.options.negotiation, None)?;
+        status::answer("socks", &connector.carried, &connector.options, None)?;
         ready(format_args!("SOCKS5 on {}", listener.local_addr().about("address of the listening socket")?));
         let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
         accept_all(&[listener], &connector.carried, |stream, peer| {
@@ -199,7 +199,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
     let connector = Arc::new(Connector {
         via: Peer::addresses(&options.via),
         rules: Rules::default(),
-        options: options.proxy.options(&options.transport.receiver, &key, BEYOND)?,
+        options: options.proxy.options(options.transport.options()?, &key, BEYOND)?,
         spares: Arc::new(SparePool::new(options.spare.spare)),
         interfaces: options.transport.interface,
         carried: Arc::default(),
@@ -241,7 +241,7 @@ fn local(options: LocalOptions) -> Result<(), Error> {
             });
         }
         connector.keep_spares();
-        status::answer("local", &connector.carried, &connector.options.negotiation, None)?;
+        status::answer("local", &connector.carried, &connector.options, None)?;
         let families = if addresses.len() == 2 { "" } else { "IPv4 " };
         ready(format_args!("catching {families}connects for {}", connector.via[0]));
         let admission = Arc::new(Admission::new(options.proxy.connections(&key), false));
@@ -270,13 +270,13 @@ fn remote(options: RemoteOptions) -> Result<(), Error> {
     let key = read_key(options.key_file.as_deref())?;
     // Spare connections of local proxies, which have proved the key, wait to be asked for.
     let beyond = if key.is_open() { BEYOND } else { BEYOND + UNKNOWN };
-    let transport = options.proxy.options(&options.transport, &key, beyond)?;
+    let transport = options.proxy.options(options.transport.options()?, &key, beyond)?;
     let admission = Admission::new(options.proxy.connections(&key), key.is_open());
     let remote = Arc::new(Remote { rules: Rules(options.allow), admission, carried: Arc::default() });
-    let negotiation = transport.negotiation.clone();
     run_async(async {
-        let mut listener = Listener::bind(options.listen, transport).about(format!("listen on {}", options.listen))?;
-        status::answer("remote", &remote.carried, &negotiation, Some(Box::new(listener.watch())))?;
+        let mut listener =
+            Listener::bind(options.listen, transport.clone()).about(format!("listen on {}", options.listen))?;
+        status::answer("remote", &remote.carried, &transport, Some(Box::new(listener.watch())))?;
         ready(format_args!("remote proxy on {}", listener.local_address().about("address of the listening socket")?));
         loop {
             let connection = listener.accept().await.about(format!("listen on {}", options.listen))?;

@@ -10,13 +10,13 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
-use crate::{Arrivals, Connection, Counts, Negotiation, Status, Totals};
+use crate::{Arrivals, Connection, Counts, Options, Status, Totals, Uplinks};
 use hosts_base::output::Format;
 use hosts_base::{About, Error};
 
@@ -62,10 +62,14 @@ impl Carried {
         self.live.lock().expect("no holder panics")
     }
 
-    fn paths(&self) -> Vec<PathStatus> {
+    fn paths(&self, uplinks: &Uplinks) -> Vec<PathStatus> {
         let mut paths = self.ended.lock().expect("no holder panics").clone();
         for watch in self.live().values() {
             add_up(&mut paths, &watch(), true);
+        }
+        for (name, (used, quota)) in uplinks.quotas(Instant::now()) {
+            let path = paths.entry(name.clone()).or_insert_with(|| PathStatus { path: name, ..PathStatus::default() });
+            (path.quota_used, path.quota) = (Some(used), Some(quota));
         }
         paths.into_values().collect()
     }
@@ -108,6 +112,9 @@ pub struct PathStatus {
     opened: u64,
     lost: u64,
     rtt_ms: f64,
+    /// Bytes that the interface has counted in this period, and may count.
+    quota_used: Option<u64>,
+    quota: Option<u64>,
     #[serde(default)]
     rate_kbit: f64,
     /// Part of all bytes that the path has carried, and of its own that TCP has sent again.
@@ -165,7 +172,7 @@ impl ProxyStatus {
 pub fn answer(
     proxy: &'static str,
     carried: &Arc<Carried>,
-    negotiation: &Arc<dyn Negotiation>,
+    options: &Options,
     arrivals: Option<Box<dyn Fn() -> Arrivals + Send>>,
 ) -> Result<(), Error> {
     let pid = std::process::id();
@@ -174,8 +181,8 @@ pub fn answer(
         listener.set_nonblocking(true)?;
         tokio::net::UnixListener::from_std(listener)
     });
-    let (listener, carried, negotiation) =
-        (listening.about("listen for `batcp status`")?, carried.clone(), negotiation.clone());
+    let listener = listening.about("listen for `batcp status`")?;
+    let (carried, negotiation, uplinks) = (carried.clone(), options.negotiation.clone(), options.uplinks.clone());
     // SAFETY: geteuid(2) cannot fail.
     let ours = unsafe { libc::geteuid() };
     tokio::spawn(async move {
@@ -194,7 +201,7 @@ pub fn answer(
                     failed: carried.failed.load(Ordering::Relaxed),
                     arrivals: arrivals.as_ref().map(|arrivals| arrivals()),
                     option: negotiation.counts(),
-                    paths: carried.paths(),
+                    paths: carried.paths(&uplinks),
                 };
                 let text = serde_json::to_string(&status).expect("plain data");
                 let _ = tokio::time::timeout(PATIENCE, stream.write_all(text.as_bytes())).await;
@@ -254,6 +261,7 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
         "received (MB)",
         "subflows",
         "lost",
+        "quota (GB)",
     ];
     options.format.print(&rows, &columns, |Row { proxy, path }| {
         vec![
@@ -267,6 +275,9 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
             format!("{:.1}", path.bytes_received as f64 * 1e-6),
             path.subflows.to_string(),
             path.lost.to_string(),
+            path.quota_used.zip(path.quota).map_or_else(String::new, |(used, quota)| {
+                format!("{:.2} of {:.2}", used as f64 * 1e-9, quota as f64 * 1e-9)
+            }),
         ]
     });
     Ok(())
@@ -315,18 +326,27 @@ fn prometheus(proxies: &[ProxyStatus]) -> String {
     metric("failed_total", "counter", each(|proxy| proxy.failed));
     metric("refused_total", "counter", each(|proxy| proxy.arrivals.map_or(0, |arrivals| arrivals.refused)));
     metric("downgraded_total", "counter", each(|proxy| proxy.arrivals.map_or(0, |arrivals| arrivals.downgraded)));
-    let paths = |value: fn(&PathStatus) -> f64| {
-        let row =
-            |proxy: &ProxyStatus, path: &PathStatus| (format!("{},path=\"{}\"", of(proxy), path.path), value(path));
-        proxies.iter().flat_map(|proxy| proxy.paths.iter().map(move |path| row(proxy, path))).collect()
+    // Paths without the value have no row.
+    let some = |value: fn(&PathStatus) -> Option<f64>| {
+        let row = |proxy: &ProxyStatus, path: &PathStatus| {
+            value(path).map(|value| (format!("{},path=\"{}\"", of(proxy), path.path), value))
+        };
+        proxies.iter().flat_map(|proxy| proxy.paths.iter().filter_map(move |path| row(proxy, path))).collect()
     };
-    metric("path_sent_bytes_total", "counter", paths(|path| path.bytes_sent as f64));
-    metric("path_received_bytes_total", "counter", paths(|path| path.bytes_received as f64));
-    metric("path_tcp_sent_bytes_total", "counter", paths(|path| path.tcp_bytes_sent as f64));
-    metric("path_tcp_retransmitted_bytes_total", "counter", paths(|path| path.tcp_bytes_retransmitted as f64));
-    metric("path_rtt_seconds", "gauge", paths(|path| path.rtt_ms * 1e-3));
-    metric("path_rate_bits_per_second", "gauge", paths(|path| path.rate_kbit * 1e3));
-    metric("path_subflows", "gauge", paths(|path| path.subflows as f64));
-    metric("path_subflows_lost_total", "counter", paths(|path| path.lost as f64));
+    let mut path = |name: &str, kind: &str, value: fn(&PathStatus) -> Option<f64>| {
+        metric(&format!("path_{name}"), kind, some(value));
+    };
+    path("sent_bytes_total", "counter", |path| Some(path.bytes_sent as f64));
+    path("received_bytes_total", "counter", |path| Some(path.bytes_received as f64));
+    path("tcp_sent_bytes_total", "counter", |path| Some(path.tcp_bytes_sent as f64));
+    path("tcp_retransmitted_bytes_total", "counter", |path| Some(path.tcp_bytes_retransmitted as f64));
+    path("rtt_seconds", "gauge", |path| Some(path.rtt_ms * 1e-3));
+    path("rate_bits_per_second", "gauge", |path| Some(path.rate_kbit * 1e3));
+    path("share", "gauge", |path| Some(path.share));
+    path("loss", "gauge", |path| Some(path.loss));
+    path("subflows", "gauge", |path| Some(path.subflows as f64));
+    path("subflows_lost_total", "counter", |path| Some(path.lost as f64));
+    path("quota_bytes", "gauge", |path| path.quota.map(|bytes| bytes as f64));
+    path("quota_used_bytes", "gauge", |path| path.quota_used.map(|bytes| bytes as f64));
     text
 }
