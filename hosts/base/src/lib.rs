@@ -8,6 +8,7 @@ pub mod key;
 pub mod log;
 pub mod output;
 pub mod slots;
+pub mod status;
 pub mod tcp;
 pub mod units;
 

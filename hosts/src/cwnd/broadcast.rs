@@ -106,24 +106,6 @@ pub fn index(interface: &str) -> Option<u32> {
     }
 }
 
-/// Return the names of all interfaces of this network namespace.
-pub fn interfaces() -> Vec<String> {
-    let mut names = Vec::new();
-    // SAFETY: if_nameindex(3): a list that ends with index 0, valid until it is freed.
-    unsafe {
-        let list = libc::if_nameindex();
-        let mut entry = list;
-        while !list.is_null() && (*entry).if_index != 0 {
-            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
-            entry = entry.add(1);
-        }
-        if !list.is_null() {
-            libc::if_freenameindex(list);
-        }
-    }
-    names
-}
-
 /// Return all addresses of an interface. Errors: those of the system.
 pub fn addresses(interface: &str) -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();

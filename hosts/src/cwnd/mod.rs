@@ -110,11 +110,7 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
 }
 
 fn show_status(interface: Option<String>, format: Format) -> Result<(), Error> {
-    let names = interface.map_or_else(broadcast::interfaces, |name| vec![name]);
-    let mut all = Vec::new();
-    for name in names {
-        all.extend(status::ask(&name)?);
-    }
+    let all = status::ask(interface.as_deref())?;
     if all.is_empty() {
         return Err(Error::new("no middleware runs here: start it with `hosts cwnd run`"));
     }
@@ -147,7 +143,9 @@ fn measure(interface: &str, seconds: u32) -> Result<Vec<Measured>, Error> {
     let mut samples = Vec::new();
     for _ in 0..seconds * 2 {
         std::thread::sleep(Duration::from_millis(500));
-        let status = status::ask(interface)?
+        let mut found = status::ask(Some(interface))?;
+        let status = found
+            .pop()
             .ok_or_else(|| Error::new(format!("no middleware runs on {interface}: `hosts cwnd run --observe`")))?;
         if status.capacity.is_some() {
             return Err(Error::new(format!("the middleware on {interface} controls: run it with --observe")));

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Status of running proxies: what their connections carry, by path. A proxy answers on a socket of its network namespace
-//! that has a name and no file, so nothing is left behind, to processes of its own user and of root.
+//! Status of running proxies: what their connections carry, by path.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::io::{self, Read};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
@@ -18,13 +14,10 @@ use tokio::io::AsyncWriteExt;
 
 use crate::{Arrivals, Connection, Counts, Options, Status, Totals, Uplinks};
 use hosts_base::output::Format;
-use hosts_base::{About, Error};
+use hosts_base::{About, Error, status};
 
-/// Name of the sockets, before the process' number.
-const NAME: &str = "hosts-batcp/";
-/// Maximum bytes of an answer, and time that one may take.
-const MAX_ANSWER: u64 = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Name of the sockets.
+const NAME: &str = "hosts-batcp";
 /// Time over which `batcp status` measures rates.
 const INTERVAL: Duration = Duration::from_millis(500);
 
@@ -175,26 +168,19 @@ pub fn answer(
     options: &Options,
     arrivals: Option<Box<dyn Fn() -> Arrivals + Send>>,
 ) -> Result<(), Error> {
-    let pid = std::process::id();
-    let listening = SocketAddr::from_abstract_name(format!("{NAME}{pid}")).and_then(|name| {
-        let listener = UnixListener::bind_addr(&name)?;
-        listener.set_nonblocking(true)?;
-        tokio::net::UnixListener::from_std(listener)
-    });
+    let listening = status::listen(NAME).and_then(tokio::net::UnixListener::from_std);
     let listener = listening.about("listen for `batcp status`")?;
     let (carried, negotiation, uplinks) = (carried.clone(), options.negotiation.clone(), options.uplinks.clone());
-    // SAFETY: geteuid(2) cannot fail.
-    let ours = unsafe { libc::geteuid() };
     tokio::spawn(async move {
         loop {
             let Ok((mut stream, _)) = listener.accept().await else {
                 tokio::time::sleep(INTERVAL).await; // no descriptor is left, but one may be soon
                 continue;
             };
-            if stream.peer_cred().is_ok_and(|peer| [0, ours].contains(&peer.uid())) {
+            if status::is_trusted(&stream) {
                 let connections = carried.live().len() as u64; // not in what follows, where the lock would last
                 let status = ProxyStatus {
-                    pid,
+                    pid: std::process::id(),
                     proxy: proxy.into(),
                     connections,
                     served: carried.served.load(Ordering::Relaxed),
@@ -204,7 +190,7 @@ pub fn answer(
                     paths: carried.paths(&uplinks),
                 };
                 let text = serde_json::to_string(&status).expect("plain data");
-                let _ = tokio::time::timeout(PATIENCE, stream.write_all(text.as_bytes())).await;
+                let _ = tokio::time::timeout(status::PATIENCE, stream.write_all(text.as_bytes())).await;
             }
         }
     });
@@ -227,9 +213,10 @@ pub struct StatusOptions {
 
 /// Run `hosts batcp status`: the proxies of this network namespace that this user may ask.
 pub fn show(options: &StatusOptions) -> Result<(), Error> {
-    let earlier = ask_all()?;
+    let earlier: Vec<ProxyStatus> = status::ask(NAME)?;
     sleep(INTERVAL);
-    let mut proxies = ask_all()?;
+    let mut proxies: Vec<ProxyStatus> = status::ask(NAME)?;
+    proxies.sort_unstable_by_key(|proxy| proxy.pid);
     for proxy in &mut proxies {
         if let Some(before) = earlier.iter().find(|before| before.pid == proxy.pid) {
             proxy.measure(before);
@@ -287,27 +274,6 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
 struct Row<'p> {
     proxy: &'p ProxyStatus,
     path: &'p PathStatus,
-}
-
-/// Ask the proxies of this network namespace. Those that have ended meanwhile, and other users', are left out.
-fn ask_all() -> Result<Vec<ProxyStatus>, Error> {
-    let sockets = std::fs::read_to_string("/proc/self/net/unix").about("list sockets")?;
-    let mut names: Vec<_> = sockets
-        .lines()
-        .filter_map(|line| line.rsplit(' ').next()?.strip_prefix('@'))
-        .filter(|n| n.starts_with(NAME))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names.into_iter().filter_map(|name| ask(name).ok()).collect())
-}
-
-fn ask(name: &str) -> io::Result<ProxyStatus> {
-    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut text = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut text)?;
-    serde_json::from_str(&text).map_err(io::Error::from)
 }
 
 /// Format as Prometheus text (version 0.0.4).
