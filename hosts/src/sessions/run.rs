@@ -18,7 +18,7 @@ use super::model::{Connection, Direction, Length, Model, User};
 use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
 use super::results::{Line, Outcome, Run, Session};
-use super::socket::{Sender, congestion, discard, info, set_congestion};
+use super::socket::{Sender, congestion, discard, info};
 use hosts_base::{About, Error};
 
 /// Time to connect every user before the run begins, if no start is given.
@@ -165,7 +165,9 @@ async fn connect(server: SocketAddr, run: &str, number: u32, user: &User) -> io:
     let mut requested = None;
     match (&user.congestion, user.direction) {
         (Some(name), Direction::Up) => {
-            set_congestion(&socket, name).map_err(|e| named(&format!("congestion control '{name}'"), e))?;
+            socket
+                .set_tcp_congestion(name.as_bytes())
+                .map_err(|e| named(&format!("congestion control '{name}'"), e))?;
         }
         (Some(name), Direction::Down) => requested = Some(name.clone()),
         (None, _) => {}

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::model::{Direction, Length};
 use super::protocol::{self, Answer, Hello, Order, PATIENCE, Request, Sent};
 use super::raised;
-use super::socket::{Sender, congestion, discard, info, set_congestion};
+use super::socket::{Sender, congestion, discard, info};
 use hosts_base::log::report;
 use hosts_base::slots::{self, ConnectionSlots, raise_descriptor_limit};
 use hosts_base::{About, Error};
@@ -169,7 +169,7 @@ async fn data(mut stream: TcpStream, hello: &Hello, mut run: Run, controls: &Con
         if let Err(why) = controls.permit(name) {
             return refuse(&mut stream, why).await;
         }
-        if let Err(e) = set_congestion(&stream, name) {
+        if let Err(e) = SockRef::from(&stream).set_tcp_congestion(name.as_bytes()) {
             return refuse(&mut stream, format!("congestion control '{name}': {e}")).await;
         }
     }

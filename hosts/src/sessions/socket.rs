@@ -3,7 +3,7 @@
 //! acknowledged, by the kernel's own clock (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
 
 use std::io;
-use std::mem::{MaybeUninit, size_of, zeroed};
+use std::mem::{MaybeUninit, zeroed};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use hosts_base::tcp;
 static ZEROS: [u8; 65536] = [0; 65536];
 
 /// Maximum bytes that wait unsent in the kernel: a thousand endless sessions must not fill its memory.
-const UNSENT: libc::c_int = 128 * 1024;
+const UNSENT: u32 = 128 * 1024;
 /// Interval at which a connection that waits for an acknowledgement is polled, in case it has died silently.
 const LOOK: Duration = Duration::from_millis(200);
 /// linux/net_tstamp.h, linux/errqueue.h, net/tcp_states.h
@@ -48,9 +48,11 @@ impl Sender {
     /// Wrap a connection on which nothing was sent yet: the kernel numbers the bytes that follow.
     pub fn new(stream: TcpStream) -> io::Result<Sender> {
         stream.set_nodelay(true)?;
-        let fd = stream.as_raw_fd();
-        set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &UNSENT)?;
-        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &(SOFTWARE | OPT_ID | OPT_TSONLY))?;
+        SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT)?;
+        let stamps = SOFTWARE | OPT_ID | OPT_TSONLY;
+        let (fd, from, length) = (stream.as_raw_fd(), (&raw const stamps).cast(), size_of_val(&stamps));
+        // SAFETY: the kernel reads the bytes of `stamps` during the call.
+        check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, from, length as u32) as isize })?;
         Ok(Sender { stream, written: 0 })
     }
 
@@ -145,27 +147,10 @@ pub fn info(stream: &TcpStream) -> io::Result<Info> {
     Ok(Info { state: info.tcpi_state, retransmits: info.tcpi_total_retrans.into(), acked: info.tcpi_bytes_acked })
 }
 
-/// Set the congestion control of a socket.
-pub fn set_congestion(socket: &impl AsRawFd, name: &str) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of the name during the call.
-    check(unsafe {
-        let (from, size) = (name.as_ptr().cast(), name.len() as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, from, size) as isize
-    })?;
-    Ok(())
-}
-
 /// Return the congestion control of a socket.
-pub fn congestion(socket: &impl AsRawFd) -> Option<String> {
-    let mut name = [0u8; 16];
-    let mut size = name.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `size` bytes.
-    let result = unsafe {
-        let to = name.as_mut_ptr().cast();
-        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, to, &raw mut size)
-    };
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    (result == 0).then(|| String::from_utf8_lossy(&name[..end]).into_owned())
+pub fn congestion(stream: &TcpStream) -> Option<String> {
+    let name = SockRef::from(stream).tcp_congestion().ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\0').into())
 }
 
 #[repr(C, align(8))]
@@ -227,14 +212,6 @@ fn timestamp(fd: RawFd) -> io::Result<(u32, SystemTime)> {
         }
     }
     number.zip(time).ok_or_else(|| io::Error::other("the kernel gave no timestamp"))
-}
-
-fn set<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of `value`, plain data, during the call.
-    check(unsafe {
-        libc::setsockopt(fd, level, option, (&raw const *value).cast(), size_of::<T>() as libc::socklen_t) as isize
-    })?;
-    Ok(())
 }
 
 fn check(result: isize) -> io::Result<usize> {
