@@ -186,10 +186,12 @@ def test_the_pages_commands(links: Links) -> None:
 def test_the_speed_from_memory_to_memory(links: Links, tmp_path: Path) -> None:
     key = ("--key-file", str(secret(tmp_path / "key")))
     here = ("--listen", f"0.0.0.0:{PORT}")
-    receiver = links[0].b.popen(HOSTS, "batcp", "speed", *here, *key, stderr=subprocess.PIPE, text=True)
+    receiver = links[0].b.popen(
+        HOSTS, "batcp", "receive", "--discard", "--count", "1", *here, *key, stderr=subprocess.PIPE, text=True
+    )
     assert receiver.stderr and receiver.stderr.readline().startswith("listening on")
     to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", link.a_if)]
-    told = json.loads(links[0].a.run(HOSTS, "batcp", "speed", *to, "--bytes", str(SIZE), *key, "--json"))
+    told = json.loads(links[0].a.run(HOSTS, "batcp", "send", *to, "--bytes", str(SIZE), *key, "--json"))
     assert receiver.wait(120) == 0
     assert told["bytes"] == SIZE and 6_000 < told["kbit_per_second"] < 12_000, "more than one link carries"
     assert min(carried(told).values()) > 0.3 * SIZE

@@ -37,9 +37,11 @@ def beside(*words: str) -> float:
         link = paths.link(a, b, rate=f"{MBIT}mbit", delay="20ms", limit=60)
         second = link.a_ip + "9"
         a.ip("address", "add", f"{second}/24", "dev", link.a_if)
-        receiver = Daemon(b, "speed", "--listen", f"0.0.0.0:{PORT}", ready="listening on")
+        receiver = Daemon(
+            b, "receive", "--discard", "--count", "1", "--listen", f"0.0.0.0:{PORT}", ready="listening on"
+        )
         to = ["--to", f"{link.b_ip}:{PORT}", "--interface", link.a_ip, "--interface", second, "--bytes", "1000000000"]
-        sender = Daemon(a, "speed", *to, *words, ready=None)
+        sender = Daemon(a, "send", *to, *words, ready=None)
         other = b.popen(sys.executable, TRANSFER, "receive", str(OTHER_PORT), stdout=subprocess.PIPE, text=True)
         assert other.stdout and other.stdout.readline() == "ready\n"
         a.run(sys.executable, str(TRANSFER), "send", link.b_ip, str(OTHER_PORT), "reno", f"{SECONDS}s")
@@ -61,10 +63,12 @@ def test_two_links_carry_their_sum() -> None:
     with Paths() as paths:
         a, b = reno(paths)
         links = [paths.link(a, b, rate=f"{MBIT}mbit", delay="20ms", limit=60) for _ in range(2)]
-        receiver = Daemon(b, "speed", "--listen", f"0.0.0.0:{PORT}", "--coupled", ready=None)
+        receiver = Daemon(
+            b, "receive", "--discard", "--count", "1", "--listen", f"0.0.0.0:{PORT}", "--coupled", ready=None
+        )
         receiver.await_line("listening on", 100)  # the kernel looks at the program for a second of its own time
         to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", link.a_if)]
-        told = json.loads(a.run(str(HOSTS), "batcp", "speed", *to, "--coupled", "--bytes", "20000000", "--json"))
+        told = json.loads(a.run(str(HOSTS), "batcp", "send", *to, "--coupled", "--bytes", "20000000", "--json"))
         assert receiver.process.wait(120) == 0
     share = told["kbit_per_second"] / 1e3 / (2 * PAYLOAD)
     print(f"two coupled subflows on links of their own carry {share:.2f} of the sum")

@@ -36,11 +36,13 @@ def sealed(links: list[PathLink], octets: int) -> float:
 
 def _memory(links: list[PathLink], octets: int, *words: str) -> float:
     here = ["--listen", f"0.0.0.0:{PORT}"]
-    receiver = links[0].b.popen(HOSTS, "batcp", "speed", *here, *words, stderr=subprocess.PIPE, text=True)
+    receiver = links[0].b.popen(
+        HOSTS, "batcp", "receive", "--discard", "--count", "1", *here, *words, stderr=subprocess.PIPE, text=True
+    )
     assert receiver.stderr
     receiver.stderr.readline()
     to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", link.a_if)]
-    told = json.loads(links[0].a.run(HOSTS, "batcp", "speed", *to, *words, "--bytes", str(octets), "--json"))
+    told = json.loads(links[0].a.run(HOSTS, "batcp", "send", *to, *words, "--bytes", str(octets), "--json"))
     receiver.communicate()
     return float(told["kbit_per_second"])
 

@@ -53,7 +53,6 @@ mod scheduler;
 mod seal;
 mod segment;
 mod sender;
-mod speed;
 mod status;
 mod subflow;
 mod subflow_io;
@@ -156,10 +155,8 @@ pub enum Command {
     Proxy(proxy::Command),
     /// Show what the proxies of this network namespace carry, by path
     Status(proxy::StatusOptions),
-    /// Send a file over all interfaces
+    /// Send a file over all interfaces, or measure how fast they are
     Send(transfer::SendOptions),
-    /// Measure how fast a connection is, from memory to memory
-    Speed(speed::SpeedOptions),
     /// Receive files
     Receive(transfer::ReceiveOptions),
 }
@@ -180,8 +177,7 @@ pub fn run(command: Command) -> Result<(), Error> {
         Command::Socks(options) => proxy::socks(options),
         Command::Proxy(command) => proxy::run(command),
         Command::Status(options) => proxy::show_status(&options),
-        Command::Send(options) => transfer::send(&options),
-        Command::Speed(options) => speed::run(options),
+        Command::Send(options) => transfer::send(options),
         Command::Receive(options) => transfer::receive(&options),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The sender writes the length of a header (4 octets, network byte order), the header (JSON: `name`, `size`), the file and its
 //! SHA-256; the receiver answers with its own SHA-256 of what it has stored, safe from a loss of power, or with nothing when
-//! the two differ.
+//! the two differ. From memory to memory the name is empty, nothing is hashed or stored, and the SHA-256 is 0.
 
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,11 @@ const MAX_NAME: usize = 200;
 #[derive(Args)]
 pub struct SendOptions {
     /// File to send
-    file: PathBuf,
+    #[arg(required_unless_present = "bytes")]
+    file: Option<PathBuf>,
+    /// Send so many bytes from memory instead, to `receive --discard`, to measure how fast a connection is
+    #[arg(long, conflicts_with = "file")]
+    bytes: Option<u64>,
     /// The receiver, as HOST:PORT; again for its other addresses, in the order of the interfaces
     #[arg(long, required = true, value_name = "HOST:PORT")]
     to: Vec<Peer>,
@@ -62,8 +66,11 @@ pub struct ReceiveOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// Folder for the files; with a key, one of the same name is replaced once the new one is complete
-    #[arg(long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "discard")]
+    output: Option<PathBuf>,
+    /// Store nothing: for `send --bytes`
+    #[arg(long, conflicts_with_all = ["output", "open"])]
+    discard: bool,
     /// File with the key that senders must have too
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -221,61 +228,77 @@ fn hex(digest: &[u8]) -> String {
     digest.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Run `hosts batcp send`: send a file and print the report. Errors: the file cannot be read, the receiver is not
-/// reached, vanishes, or stored something else.
-pub fn send(options: &SendOptions) -> Result<(), Error> {
-    let name = options.file.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", options.file.display())))?;
+/// Run `hosts batcp send`: send a file, or bytes from memory, and print the report. Errors: the file cannot be read, the
+/// receiver is not reached, vanishes, or stored something else.
+pub fn send(options: SendOptions) -> Result<(), Error> {
+    let runtime = runtime()?;
+    // On one of the runtime's threads, which carry the subflows: it is then woken without the kernel.
+    let running = runtime.spawn(async move { send_all(&options).await });
+    runtime.block_on(running).about("send")?
+}
+
+async fn send_all(options: &SendOptions) -> Result<(), Error> {
+    let path = options.file.as_deref().unwrap_or(Path::new(""));
+    let mut file = if options.file.is_some() { Some(File::open(path).await.about(path.display())?) } else { None };
+    let (name, size) = match &file {
+        Some(file) => (path.file_name(), file.metadata().await.about(path.display())?.len()),
+        None => (Some(path.as_os_str()), options.bytes.unwrap_or(0)),
+    };
+    let name = name.and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| Error::new(format!("{}: this is no file with a name", path.display())))?;
     let (peers, to) = (Peer::addresses(&options.to), Peer::list(&options.to));
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let transport = options.negotiation.of(Options { key, ..options.transport.options()? })?;
-    runtime()?.block_on(async {
-        let mut file = File::open(&options.file).await.about(options.file.display())?;
-        let size = file.metadata().await.about(options.file.display())?.len();
-        let started = Instant::now();
-        let opened = connect(&peers, &options.transport.interface, &transport).await;
-        let mut connection = opened.about(format!("connect to {to}"))?;
-        let bar = progress(size);
-        let watch = connection.watch();
-        let ticking = bar.clone();
-        let ticker = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                ticking.set_position(watch().bytes_acknowledged.min(size));
-            }
-        });
-        let sent = send_file(&mut connection, &mut file, name, size).await;
-        ticker.abort();
-        bar.finish_and_clear();
-        let digest = sent.about(format!("send {} to {to}", options.file.display()))?;
-        let summary = Summary::new(name, size, started, &digest, connection.status());
-        connection.closed().await;
-        summary.print(options.format);
-        Ok(())
-    })
+    let started = Instant::now();
+    let opened = connect(&peers, &options.transport.interface, &transport).await;
+    let mut connection = opened.about(format!("connect to {to}"))?;
+    let bar = progress(size);
+    let watch = connection.watch();
+    let ticking = bar.clone();
+    let ticker = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            ticking.set_position(watch().bytes_acknowledged.min(size));
+        }
+    });
+    let sent = send_stream(&mut connection, file.as_mut(), name, size).await;
+    ticker.abort();
+    bar.finish_and_clear();
+    let digest = sent.about(format!("send {} to {to}", path.display()))?;
+    let summary = Summary::new(name, size, started, &digest, connection.status());
+    connection.closed().await;
+    summary.print(options.format);
+    Ok(())
 }
 
-async fn send_file(
+async fn send_stream(
     connection: &mut Connection,
-    file: &mut File,
+    mut file: Option<&mut File>,
     name: &str,
     size: u64,
 ) -> Result<[u8; 32], std::io::Error> {
     let header = serde_json::to_vec(&Header { name: name.to_owned(), size }).expect("plain data");
     connection.write_all(&(header.len() as u32).to_be_bytes()).await?;
     connection.write_all(&header).await?;
-    let (mut hash, mut left) = (Sha256::new(), size);
+    let (mut hash, mut left, block) = (Sha256::new(), size, Bytes::from(vec![0; CHUNK]));
     while left > 0 {
-        let mut chunk = BytesMut::with_capacity(left.min(CHUNK as u64) as usize);
-        let length = (&mut *file).take(left).read_buf(&mut chunk).await?;
-        if length == 0 {
+        let room = left.min(CHUNK as u64) as usize;
+        let chunk = match &mut file {
+            Some(file) => {
+                let mut chunk = BytesMut::with_capacity(room);
+                (&mut **file).take(left).read_buf(&mut chunk).await?;
+                hash.update(&chunk);
+                chunk.freeze()
+            }
+            None => block.slice(..room),
+        };
+        if chunk.is_empty() {
             return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the file became shorter while it was sent"));
         }
-        hash.update(&chunk);
-        connection.write_bytes(chunk.freeze()).await?;
-        left -= length as u64;
+        left -= chunk.len() as u64;
+        connection.write_bytes(chunk).await?;
     }
-    let digest: [u8; 32] = hash.finalize().into();
+    let digest: [u8; 32] = if file.is_some() { hash.finalize().into() } else { [0; 32] };
     connection.write_all(&digest).await?;
     connection.shutdown().await?;
     let mut answer = Vec::new();
@@ -289,10 +312,13 @@ async fn send_file(
 /// Run `hosts batcp receive`: store the files that come. Errors: the address cannot be listened on, the folder not be
 /// written; with `--count` also a transfer that failed.
 pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
-    if !options.output.is_dir() {
-        return Err(Error::new(format!("{}: this is no folder; make it first", options.output.display())));
+    if let Some(output) = &options.output
+        && !output.is_dir()
+    {
+        return Err(Error::new(format!("{}: this is no folder; make it first", output.display())));
     }
-    if options.key_file.is_none() && !options.open {
+    let open = options.key_file.is_none();
+    if open && !options.open && !options.discard {
         return Err(Error::new(
             "any client that reaches this receiver could store files here: give --key-file, or --open, which replaces none",
         ));
@@ -301,10 +327,10 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
     let key = options.key_file.as_deref().map(Key::read).transpose()?.unwrap_or_default();
     let most = u64::from(options.connections).min(options.count.unwrap_or(u64::MAX)).max(1) as usize;
     // Slots are evicted for a newcomer before the listener would reject it.
-    let connections = if options.open { most + most.min(16) } else { most };
+    let connections = if open { most + most.min(16) } else { most };
     let folder = Arc::new(Folder {
         path: options.output.clone(),
-        replaces: !options.open,
+        replaces: !open,
         max_size: options.largest,
         // Longer than the connection's own time, whose error gives more information.
         patience: 2 * Duration::from_secs(options.receiver.timeout),
@@ -360,7 +386,8 @@ pub fn receive(options: &ReceiveOptions) -> Result<(), Error> {
 
 /// Folder in which files are stored, and the limits of a sender.
 struct Folder {
-    path: PathBuf,
+    /// None: nothing is stored, and only what comes from memory is taken.
+    path: Option<PathBuf>,
     /// A new file replaces one of the same name.
     replaces: bool,
     /// Maximum bytes of a file.
@@ -382,14 +409,18 @@ async fn header(connection: &mut Connection, folder: &Folder) -> Result<Header, 
     };
     let late = |_| Error::new(format!("no header came for {} s", folder.patience.as_secs()));
     let header = tokio::time::timeout(folder.patience, received).await.map_err(late)??;
-    if let Err(what) = check_name(&header.name) {
-        return Err(Error::new(format!("{:?} is no plain file name: {what}", header.name)));
-    }
+    let checked = match &folder.path {
+        Some(_) => check_name(&header.name),
+        None if header.name.is_empty() => Ok(()),
+        None => Err("--discard takes no files"),
+    };
+    checked.map_err(|what| Error::new(format!("{:?} is no plain file name: {what}", header.name)))?;
     if header.size > folder.max_size {
         let (name, size, max) = (&header.name, header.size, folder.max_size);
         return Err(Error::new(format!("'{name}' has {size} bytes, {max} are allowed (--largest)")));
     }
-    if !folder.replaces && folder.path.join(&header.name).symlink_metadata().is_ok() {
+    let is_there = |path: &PathBuf| path.join(&header.name).symlink_metadata().is_ok();
+    if !folder.replaces && folder.path.as_ref().is_some_and(is_there) {
         return Err(Error::new(format!("'{}' is there already, and --open replaces nothing", header.name)));
     }
     Ok(header)
@@ -422,8 +453,14 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
     let started = Instant::now();
     let about = || format!("receive from {peer}");
     let Header { name, size } = header(&mut connection, folder).await.about(about())?;
-    let part = PartialFile(folder.path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
-    let mut file = File::create_new(&part.0).await.about(part.0.display())?;
+    let mut target = match &folder.path {
+        Some(path) => {
+            let part = PartialFile(path.join(format!(".{name}.{:016x}.part", rand::random::<u64>())));
+            let file = File::create_new(&part.0).await.about(part.0.display())?;
+            Some((path.join(&name), part, file))
+        }
+        None => None,
+    };
     let (mut hash, mut left) = (Sha256::new(), size);
     let silent = || Error::new(format!("{}: nothing of '{name}' came for {} s", about(), folder.patience.as_secs()));
     while left > 0 {
@@ -433,22 +470,26 @@ async fn store(mut connection: Connection, peer: SocketAddr, folder: &Folder) ->
         if chunk.is_empty() {
             return Err(Error::new(format!("{}: '{name}' ends {left} bytes early", about())));
         }
-        hash.update(&chunk);
-        file.write_all(&chunk).await.about(part.0.display())?;
+        if let Some((_, part, file)) = &mut target {
+            hash.update(&chunk);
+            file.write_all(&chunk).await.about(part.0.display())?;
+        }
         left -= chunk.len() as u64;
     }
-    let (digest, mut theirs): ([u8; 32], _) = (hash.finalize().into(), [0; 32]);
+    let digest: [u8; 32] = if target.is_some() { hash.finalize().into() } else { [0; 32] };
+    let mut theirs = [0; 32];
     let read = tokio::time::timeout(folder.patience, connection.read_exact(&mut theirs));
     read.await.map_err(|_| silent())?.about(about())?;
     if digest != theirs {
         return Err(Error::new(format!("{}: the SHA-256 of '{name}' differs", about())));
     }
-    file.flush().await.about(part.0.display())?;
-    file.sync_all().await.about(part.0.display())?;
-    let target = folder.path.join(&name);
-    let (from, to, replaces) = (part.0.clone(), target.clone(), folder.replaces);
-    let published = tokio::task::spawn_blocking(move || publish(&from, &to, replaces));
-    published.await.about("store")?.about(target.display())?;
+    if let Some((target, part, mut file)) = target {
+        file.flush().await.about(part.0.display())?;
+        file.sync_all().await.about(part.0.display())?;
+        let (to, replaces) = (target.clone(), folder.replaces);
+        let published = tokio::task::spawn_blocking(move || publish(&part.0, &to, replaces));
+        published.await.about("store")?.about(target.display())?;
+    }
     let summary = Summary::new(&name, size, started, &digest, connection.status());
     let farewell = async {
         connection.write_all(&digest).await?;
