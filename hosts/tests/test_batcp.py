@@ -64,9 +64,11 @@ def carried(summary: dict) -> dict[str, int]:
     return {total["interface"]: total["bytes_sent"] for total in summary["status"]["totals"]}
 
 
-@pytest.mark.parametrize("scheduler", ["earliest", "paper"])
-def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler: str) -> None:
-    share = carried(whole(links, tmp_path, both=("--scheduler", scheduler)))
+@pytest.mark.parametrize(
+    ("scheduler", "estimator"), [("earliest", "delivered"), ("paper", "delivered"), ("paper", "paper")]
+)
+def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler: str, estimator: str) -> None:
+    share = carried(whole(links, tmp_path, both=("--scheduler", scheduler, "--estimator", estimator)))
     assert min(share.values()) > 0.4 * SIZE
     assert sum(share.values()) < 1.02 * SIZE
 

@@ -84,7 +84,7 @@ def stream(links: list[PathLink], octets: int, protocol: int = 0, port: int = PO
     return octets * 8e-3 / seconds
 
 
-def batcp(scheduler: str) -> Callable[[list[PathLink], int], float]:
+def batcp(scheduler: str, estimator: str = "delivered") -> Callable[[list[PathLink], int], float]:
     def transfer(links: list[PathLink], octets: int) -> float:
         """kbit/s of a file over BATCP. Raises LabError."""
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -92,7 +92,7 @@ def batcp(scheduler: str) -> Callable[[list[PathLink], int], float]:
             file, into = Path(folder, "file"), Path(folder, "received")
             into.mkdir()
             digest = make_file(file, octets)
-            with Transfer(links, file, into, both=("--scheduler", scheduler)) as running:
+            with Transfer(links, file, into, both=("--scheduler", scheduler, "--estimator", estimator)) as running:
                 sender, receiver = running.ends(900)
             if sender.summary.get("sha256") != digest or receiver.summary.get("sha256") != digest:
                 raise LabError(f"a transfer failed: {sender.said} {receiver.said}")
@@ -105,6 +105,7 @@ Arm = Callable[[list[PathLink], int], float]
 ARMS: dict[str, Arm] = {
     "earliest": batcp("earliest"),
     "paper": batcp("paper"),
+    "paper_rtt": batcp("paper", "paper"),
     "mptcp": lambda links, octets: stream(links, octets, IPPROTO_MPTCP),
 }
 
@@ -146,7 +147,8 @@ def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMIT
         for scenario in SCENARIOS:
             key = f"{scenario.name}_{octets // 10**6}mb"
             median = {name: statistics.median(shares) for name, shares in results[key].items()}
-            peers = f"paper's scheduler {median['paper']:.1%}, MPTCP {median['mptcp']:.1%}"
+            papers = f"paper's scheduler {median['paper']:.1%}, with its estimator {median['paper_rtt']:.1%}"
+            peers = f"{papers}, MPTCP {median['mptcp']:.1%}"
             text = f"of {scenario.ceiling():.0f} kbit/s, {scenario.text}; {peers}"
             rows.append(Row(key, text, median["earliest"], GOAL))
     rates = unshaped({"tcp": stream, **ARMS}, unlimited, rounds, step)

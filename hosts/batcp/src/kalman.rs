@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kalman filter of throughput samples (paper 003, section 3.5).
+//! Kalman filter of samples of a path (paper 003, section 3.5).
 
-/// Expected change of the throughput between two samples, as a share of itself.
+/// Expected change between two samples, as a share of the estimate.
 const DRIFT: f64 = 0.05;
 /// The least measurement noise, as a share of the sample: ACKs arrive in lumps even on a steady link.
 const NOISE: f64 = 0.1;
 
-/// A scalar Kalman filter: state and measurement are a throughput in bytes per second, which stays as it is between samples.
+/// A scalar Kalman filter: state and measurement are one quantity, which stays as it is between samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kalman {
     /// Estimate and its variance; nothing before the first sample.
@@ -14,7 +14,7 @@ pub struct Kalman {
 }
 
 impl Kalman {
-    /// Add a sample in bytes per second and return the estimate. `jitter`: RTT variation by RTT, 0 for a steady path:
+    /// Add a sample and return the estimate. `jitter`: RTT variation by RTT, 0 for a steady path:
     /// its noise, so that spikes of the round-trip time move the estimate little (section 3.5).
     pub fn update(&mut self, sample: f64, jitter: f64) -> f64 {
         let noise = (sample * (NOISE + jitter.clamp(0.0, 2.0))).powi(2).max(1.0);
@@ -30,7 +30,7 @@ impl Kalman {
         estimate
     }
 
-    /// Bytes per second; None before the first sample.
+    /// Return the estimate in the samples' unit; None before the first.
     pub fn estimate(&self) -> Option<f64> {
         self.state.map(|(estimate, _)| estimate)
     }

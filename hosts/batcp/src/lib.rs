@@ -92,6 +92,16 @@ pub enum Scheduler {
     Earliest,
 }
 
+/// Estimator of a subflow's throughput (paper 003, section 3.5); either passes a Kalman filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Estimator {
+    /// The paper's: congestion window over round-trip time, whose samples are filtered
+    Paper,
+    /// Delivered bytes, whose rate is filtered
+    #[default]
+    Delivered,
+}
+
 /// Key that both ends share; the empty one is that of open listeners, and everybody has it.
 #[derive(Clone, Default)]
 pub struct Key(Vec<u8>);
@@ -112,6 +122,7 @@ impl Key {
 #[derive(Clone)]
 pub struct Options {
     pub scheduler: Scheduler,
+    pub estimator: Estimator,
     /// Shared key: both ends prove it before either keeps anything for the other; frames are sealed, unless the key is
     /// the empty one.
     pub key: Key,
@@ -135,6 +146,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scheduler: Scheduler::default(),
+            estimator: Estimator::default(),
             key: Key::default(),
             connections: 256,
             window: 8 << 20,

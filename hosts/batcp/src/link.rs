@@ -24,8 +24,8 @@ pub struct Path {
     pub rtt: Duration,
     pub rtt_variation: Duration,
     pub min_rtt: Duration,
-    /// Window over round-trip time, in bytes per second: the throughput until one has been measured.
-    pub window_rate: f64,
+    /// Congestion window in bytes.
+    pub window: f64,
     /// Time since the last segment from the peer's kernel.
     pub silence: Duration,
     /// Bytes that TCP has sent, and of these again.
@@ -98,12 +98,11 @@ impl Link {
         let Ok(info) = tcp::info(&self.stream) else { return Path::default() };
         let micros = |value: u32| Duration::from_micros(value.into());
         let rtt = micros(info.tcpi_rtt);
-        let window = f64::from(info.tcpi_snd_cwnd) * f64::from(info.tcpi_snd_mss);
         Path {
             rtt,
             rtt_variation: micros(info.tcpi_rttvar),
             min_rtt: if info.tcpi_min_rtt == u32::MAX { rtt } else { micros(info.tcpi_min_rtt) },
-            window_rate: window / rtt.as_secs_f64().max(1e-5),
+            window: f64::from(info.tcpi_snd_cwnd) * f64::from(info.tcpi_snd_mss),
             silence: Duration::from_millis(info.tcpi_last_data_recv.min(info.tcpi_last_ack_recv).into()),
             sent: info.tcpi_bytes_sent,
             retransmitted: info.tcpi_bytes_retrans,

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-use super::Interface;
 use super::kalman::Kalman;
 use super::link::{Link, Path};
 use super::segment::{HEADER, MAX_FRAME, MAX_PAYLOAD};
+use super::{Estimator, Interface};
 
 /// Time for a segment to go out, and for a queue in the kernel to drain: the rate times this is their length.
 pub const GRAIN: Duration = Duration::from_millis(20);
@@ -34,7 +34,9 @@ pub struct Subflow {
     pub path: Path,
     /// Bytes that were passed to the writer, the hello included.
     pub committed: u64,
-    pub rate: Kalman,
+    pub estimator: Estimator,
+    /// Filter of throughputs in bytes per second, or of round-trip times in microseconds.
+    pub filter: Kalman,
     /// Bytes delivered, and the time of the last increase; `refreshed`: time of the last reading.
     pub progress: (u64, Instant),
     pub refreshed: Instant,
@@ -57,7 +59,14 @@ pub struct Subflow {
 
 impl Subflow {
     /// Make a subflow whose hello is done, with nothing measured yet.
-    pub fn new(number: u8, part: usize, interface: Interface, link: Arc<Link>, now: Instant) -> Self {
+    pub fn new(
+        number: u8,
+        part: usize,
+        interface: Interface,
+        link: Arc<Link>,
+        estimator: Estimator,
+        now: Instant,
+    ) -> Self {
         link.limit_unsent(2 * (MIN_SEGMENT + HEADER) as u32);
         // The hello is not a segment, but the kernel counts it.
         let delivered = link.delivered();
@@ -68,7 +77,8 @@ impl Subflow {
             part,
             path: link.path(),
             committed: link.written(),
-            rate: Kalman::default(),
+            estimator,
+            filter: Kalman::default(),
             progress: (delivered, now),
             refreshed: now,
             sample: (delivered, now),
@@ -89,7 +99,13 @@ impl Subflow {
     /// Return the throughput in bytes per second: filtered, or window over round-trip time before the first sample; at
     /// most the interface's limit.
     pub fn throughput(&self) -> f64 {
-        self.rate.estimate().unwrap_or(self.path.window_rate).min(self.link.uplink.limit()).max(1000.0)
+        let by_window = |rtt_us: f64| 1e6 * self.path.window / rtt_us.max(10.0);
+        let rate = match (self.filter.estimate(), self.estimator) {
+            (Some(rate), Estimator::Delivered) => rate,
+            (Some(rtt_us), Estimator::Paper) => by_window(rtt_us),
+            (None, _) => by_window(self.path.rtt.as_micros() as f64),
+        };
+        rate.min(self.link.uplink.limit()).max(1000.0)
     }
 
     /// Return the bytes passed to the writer and not yet acknowledged by the peer's kernel.
@@ -147,11 +163,17 @@ impl Subflow {
             return;
         }
         let rate = (self.progress.0 - before) as f64 / elapsed.as_secs_f64();
-        if rate > 0.0 && (!self.starved || self.rate.estimate().is_some_and(|estimate| rate > estimate)) {
-            let jitter = self.path.rtt_variation.as_secs_f64() / self.path.rtt.as_secs_f64().max(1e-6);
-            self.rate.update(rate, jitter);
+        let jitter = self.path.rtt_variation.as_secs_f64() / self.path.rtt.as_secs_f64().max(1e-6);
+        match self.estimator {
+            Estimator::Paper => drop(self.filter.update(self.path.rtt.as_micros() as f64, jitter)),
+            Estimator::Delivered
+                if rate > 0.0 && (!self.starved || self.filter.estimate().is_some_and(|e| rate > e)) =>
+            {
+                self.filter.update(rate, jitter);
+            }
+            Estimator::Delivered => {}
         }
-        self.carries = self.rate.estimate().unwrap_or(0.0).max(rate);
+        self.carries = self.filter.estimate().map_or(0.0, |_| self.throughput()).max(rate);
         let least = 2 * (self.segment_length() + HEADER);
         self.link.limit_unsent((self.carries * GRAIN.as_secs_f64()).clamp(least as f64, MAX_UNSENT) as u32);
         self.sample = (self.progress.0, now);

@@ -37,7 +37,7 @@ impl ConnectionState {
         if let Some(group) = &self.coupled {
             group.join(&link.stream, part).unwrap_or_else(uncoupled);
         }
-        let mut subflow = Subflow::new(number, part, interface, link.clone(), now);
+        let mut subflow = Subflow::new(number, part, interface, link.clone(), self.options.estimator, now);
         let (shared, writer) = (self.clone(), link.clone());
         let write = tokio::spawn(async move {
             let result = write(shared.clone(), id, writer).await;

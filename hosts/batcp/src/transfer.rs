@@ -24,8 +24,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::peer::Peer;
 use super::sender::PIECE;
 use super::{
-    Announcer, Arrivals, Connection, Coupling, Interface, Key, Listener, Options, Quota, QuotaOption, Scheduler,
-    Status, Uplinks, connect, quota,
+    Announcer, Arrivals, Connection, Coupling, Estimator, Interface, Key, Listener, Options, Quota, QuotaOption,
+    Scheduler, Status, Uplinks, connect, quota,
 };
 use hosts_base::log::report;
 use hosts_base::output::Format;
@@ -101,6 +101,9 @@ pub struct ReceiverOptions {
     /// Scheduler of segments over the interfaces
     #[arg(long, value_enum, default_value = "earliest")]
     scheduler: Scheduler,
+    /// Estimator of the interfaces' throughputs
+    #[arg(long, value_enum, default_value = "delivered")]
+    estimator: Estimator,
     /// Maximum bytes kept for a connection, in each direction
     #[arg(long, default_value_t = 8 << 20, value_parser = clap::value_parser!(u32).range(65_536..=1 << 30))]
     window: u32,
@@ -154,6 +157,7 @@ impl ReceiverOptions {
     pub fn options(&self) -> Result<Options, Error> {
         Ok(Options {
             scheduler: self.scheduler,
+            estimator: self.estimator,
             window: self.window as usize,
             timeout: Duration::from_secs(self.timeout),
             coupling: if self.coupled { Some(Arc::new(Coupling::load()?)) } else { None },
