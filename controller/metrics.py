@@ -4,7 +4,7 @@
 Distributions are histograms: those of several controllers can be added.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +14,7 @@ from .observation import BASE, MEASURES, TICK_BOUNDS, Observation
 
 OTHERS = {
     "ready": ("gauge", "ap_ready", "1 when the access point is under control"),
-    "differs": ("gauge", "ap_differs", "1 when its desired configuration does not run"),
+    "differs": ("gauge", "ap_differs", "1 when its desired revision is not in effect"),
     "link": ("gauge", "ap_link_active", "1 when something left within 10 s"),
     "mistaken": ("gauge", "ap_capacity_mistaken", "1 when the link carries something else than is configured"),
     "stations_refused": ("counter", "ap_stations_refused_total", "Addresses not learned"),
@@ -54,7 +54,7 @@ class Requests:
             self.refused.labels(reason)
 
 
-def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
+def exposition(seen: Sequence[Observation], lost: int, ended: int, differ: Mapping[str, bool]) -> str:
     """Return the metrics of access points in Prometheus' text format, version 0.0.4.
 
     A thousand access points have a hundred thousand lines of few forms, so this is faster than the library's writer.
@@ -63,6 +63,7 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
         seen: the access points.
         lost: samples of history that were lost.
         ended: connections that were ended for what they took.
+        differ: whether the desired revision of each access point is not in effect.
     """
     families: list[list[str]] = []
 
@@ -92,7 +93,6 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
         mine = f'access_point="{_escaped(ap["name"])}"'
         take("access_point", ap, mine)
         other("ready", mine, ap["state"] == "ready")
-        other("differs", mine, ap["differs_since"] is not None)
         for refused in ("stations_refused", "flows_refused", "messages_lost"):
             for reason, number in ap[refused].items():
                 other(refused, f'{mine},reason="{_escaped(reason)}"', number)
@@ -115,6 +115,8 @@ def exposition(seen: Sequence[Observation], lost: int, ended: int) -> str:
             for unit in ("packets", "bytes"):
                 for way in ("up", "down"):
                     other(unit, f'{mine},direction="{way}",{place}', station[f"{unit}_{way}"])
+    for name, differs in differ.items():
+        other("differs", f'access_point="{_escaped(name)}"', differs)
     for name, number in (("lost", lost), ("ended", ended)):
         metric, lines = others[name]
         lines.append(f"{metric} {float(number)}\n")

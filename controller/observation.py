@@ -216,8 +216,6 @@ else:
             "time": float,
             "state": str,
             "problem": str | None,
-            # Seconds since the epoch, since when the desired configuration does not run; None: it runs.
-            "differs_since": float | None,
             "p4runtime_version": str | None,
             "sessions": int,
             # By reason, as `accesspoint.controller.agent.refusals` has them.

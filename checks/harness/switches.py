@@ -290,9 +290,10 @@ class Controller:
         """Return True when a MAC address was learned."""
         return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
-    def send(self, method: str, what: str, body: object = None) -> httpx.Response:
-        """GET, PATCH or PUT something of the access point."""
-        return self.request(method, f"/api/v1/access-points/ap1/{what}".rstrip("/"), json=body)
+    def send(self, method: str, what: str, body: object = None, wait: float = 10.0) -> httpx.Response:
+        """GET or change something of the access point, and wait so many seconds for the effect."""
+        path = f"/api/v1/access-points/ap1/{what}".rstrip("/")
+        return self.request(method, path, json=body, params={"wait": wait} if method in ("PATCH", "PUT") else None)
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Any request, as an admin."""

@@ -34,9 +34,23 @@ RELEASE_SECONDS = 0.3
 MANAGED = (*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback")
 """Tables whose entries do not follow from the configuration alone."""
 
+LIVE = ("features", "ncr", "class_weights", "rules", "stations", "sparse", "queue_shares", "limits", "ports")
+"""Fields that change within a session; a change of any other field starts a new session."""
+LIVE_OF_PORT = ("capacity_bps", "queue_limit", "regulated")
+"""Fields of a port, of the same."""
+
 GENERATIONS_PER_EPOCH = 16
 """Each controller that takes a switch over counts one epoch more, which the switch keeps for the next one. It gives
 flow indices whose last generation nobody knows a generation of its own epoch."""
+
+
+def is_live(before: AccessPointConfig, after: AccessPointConfig) -> bool:
+    """Return True when a change needs no new session: counters, feedback and integrators stay."""
+    changed = {name for name in type(after).model_fields if getattr(before, name) != getattr(after, name)}
+    if not changed <= {*LIVE}:
+        return False
+    shapes = [[port.model_dump(exclude={*LIVE_OF_PORT}) for port in config.ports] for config in (before, after)]
+    return shapes[0] == shapes[1]
 
 
 class AccessPoint:
@@ -71,7 +85,13 @@ class AccessPoint:
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
         """Time at which something last left through each port, in seconds since the epoch."""
+        self.revision = 0
+        """Revision that `config` is of."""
+        self.written: Callable[[int], None] = lambda revision: None
+        """Called with the revision whose entries the switch has, whenever all are written."""
         self._entries = EntrySet(self.program)
+        self._writing = asyncio.Lock()
+        """Held while entries of the configuration are written: of two at once, an older one could be the last."""
         self._epoch = 0
         self._ready = ready
 
@@ -85,12 +105,24 @@ class AccessPoint:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.loop.release(), RELEASE_SECONDS)
 
+    def configure(self, config: AccessPointConfig, revision: int) -> None:
+        """Use another configuration from now on, within the session; `sync` writes its entries."""
+        # Not one after the other: between two of them the configuration would be neither.
+        vars(self.config).update({name: getattr(config, name) for name in LIVE})
+        self.revision = revision
+        self.loop.configure()
+        self.usage.configure()
+
     async def sync(self) -> None:
-        """Write the configuration's entries to the switch; one that is away gets them when it is back."""
-        if self.connection.state == State.READY:
+        """Write the configuration's entries to the switch; one that is away gets them when its session begins."""
+        async with self._writing:
+            if self.connection.state != State.READY:
+                return
+            revision = self.revision
             await self._entries.sync(self.connection, self._wanted())
             self.loop.forget_meters()
             await self.stations.sync(self.connection)
+        self.written(revision)
 
     def _wanted(self) -> list[Encodable]:
         of_ports = ports.entities(self.config, self.program.target)
@@ -100,15 +132,16 @@ class AccessPoint:
         return [*of_ports, *classes.entities(self.config, self.program), *queue_meters.entities(self.config)]
 
     async def _serve(self, kept: bool) -> None:
-        for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):
-            manager.forget()
-        self.usage.use(self.loop.flows)
-        self._epoch = 0
-        updates = await self._adopt() if kept else []
-        await self._entries.sync(self.connection, self._wanted())
-        for start in range(0, len(updates), ENTRIES_PER_WRITE):
-            await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
-        await self.stations.sync(self.connection)
+        async with self._writing:
+            for manager in (self._entries, self.stations, self.flows, self.loop, self.usage):
+                manager.forget()
+            self.usage.use(self.loop.flows)
+            self._epoch = 0
+            updates = await self._adopt() if kept else []
+            await self._entries.sync(self.connection, self._wanted())
+            for start in range(0, len(updates), ENTRIES_PER_WRITE):
+                await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
+            await self.stations.sync(self.connection)
         clock = asyncio.get_running_loop().time
         self.connection.hear = lambda packet: self.usage.hear(self.connection, packet, clock())
         self.connection.begin_service()

@@ -15,6 +15,12 @@ from .program import Encodable, Program, canonical
 from .transport import RpcError
 
 ENTRIES_PER_WRITE = 64
+GONE = p4r.Update.DELETE, rpc_code.NOT_FOUND
+INSTEAD: dict[tuple[int, int], p4r.Update.Type.ValueType] = {
+    (p4r.Update.INSERT, rpc_code.ALREADY_EXISTS): p4r.Update.MODIFY,
+    (p4r.Update.MODIFY, rpc_code.NOT_FOUND): p4r.Update.INSERT,
+}
+"""The update that does what one was for, by its type and the code of its refusal."""
 
 
 class EntrySet:
@@ -50,26 +56,45 @@ class EntrySet:
         return updates
 
     async def sync(self, connection: Connection, wanted: Iterable[Encodable]) -> None:
-        """Write the difference; raises `RpcError`."""
+        """Write the difference; raises `RpcError`, and what was done of it is known."""
         updates = self.updates(wanted)
         for start in range(0, len(updates), ENTRIES_PER_WRITE):
-            part = updates[start : start + ENTRIES_PER_WRITE]
-            await self._write(connection, part)
-            for update in part:
-                if update.type == p4r.Update.DELETE:
-                    del self._installed[identity(update.entity)]
-                else:
-                    self._installed[identity(update.entity)] = update.entity
+            await self._write(connection, updates[start : start + ENTRIES_PER_WRITE])
 
     async def _write(self, connection: Connection, updates: list[p4r.Update]) -> None:
-        """Write; what is there although the switch did not let us read it is changed instead."""
+        """Write; what the switch has, or lacks, although it did not let us read it is changed, or inserted, instead."""
+        refused = None
         try:
             await connection.write(updates)
         except RpcError as error:
-            if not error.parts or error.codes != {rpc_code.ALREADY_EXISTS}:
+            if not error.parts:
                 raise
-            there = [updates[number] for number in error.parts if number < len(updates)]
-            await connection.write([p4r.Update(type=p4r.Update.MODIFY, entity=update.entity) for update in there])
+            refused = error
+        otherwise: list[p4r.Update] = []
+        left = dict(refused.parts) if refused else {}
+        for number, update in enumerate(updates):
+            code = left[number].canonical_code if number in left else None
+            instead = INSTEAD.get((update.type, code)) if code and not _is_cell(update.entity) else None
+            if code is None or (update.type, code) == GONE:
+                self._note(update)
+            elif instead is None:
+                continue
+            else:
+                otherwise.append(p4r.Update(type=instead, entity=update.entity))
+            left.pop(number, None)
+        if otherwise:
+            await connection.write(otherwise)
+            for update in otherwise:
+                self._note(update)
+        if refused and left:
+            raise refused
+
+    def _note(self, update: p4r.Update) -> None:
+        """Note an update that the switch has done."""
+        if update.type == p4r.Update.DELETE:
+            self._installed.pop(identity(update.entity), None)
+        else:
+            self._installed[identity(update.entity)] = update.entity
 
 
 def everything(program: Program, wanted: Iterable[Encodable]) -> list[p4r.Entity]:

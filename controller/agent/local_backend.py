@@ -5,17 +5,12 @@ Each method is short, so that learning gets its turn between two: a piece of `PI
 """
 
 import asyncio
-import contextlib
-import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 
-from finsy.proto import rpc_code
-
-from ..config import AccessPointConfig, ConfigError
+from ..config import AccessPointConfig
 from ..observation import (
     ClassObservation,
     FlowObservation,
@@ -26,14 +21,15 @@ from ..observation import (
     measured,
 )
 from .access_point import AccessPoint
-from .connection import Elect, SessionError, State, over_grpc
+from .connection import Elect, State, over_grpc
 from .flow import Flow
 from .loop import percentile
 from .program import FLOWS_SIZE
+from .reconciler import AWAY, Reconciler, Refused, Standing, to_switch
 from .regulator import PortRegulator
-from .transport import RpcError, Transport
+from .transport import Transport
 
-LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 PIECE = 250
 """Flows or stations in one answer."""
@@ -42,39 +38,6 @@ LOOK = 16_384
 MAX_NAMED = 100
 """Stations in metrics, so that their number has a bound: only those with settings."""
 ACTIVE_SECONDS = 10.0
-RETRY_SECONDS = 1.0
-"""Seconds between two tries to bring about what is desired."""
-LIVE = ("features", "ncr", "class_weights", "rules", "stations", "sparse", "queue_shares", "limits", "ports")
-"""Fields that change within a session; a change of any other field starts a new session."""
-LIVE_OF_PORT = ("capacity_bps", "queue_limit", "regulated")
-"""Fields of a port, of the same."""
-
-
-def is_live(before: AccessPointConfig, after: AccessPointConfig) -> bool:
-    """Return True when a change needs no new session: counters, feedback and integrators stay."""
-    changed = {name for name in type(after).model_fields if getattr(before, name) != getattr(after, name)}
-    if not changed <= {*LIVE}:
-        return False
-    shapes = [[port.model_dump(exclude={*LIVE_OF_PORT}) for port in config.ports] for config in (before, after)]
-    return shapes[0] == shapes[1]
-
-
-class Refused(Exception):
-    """A request that cannot be served: an HTTP status, and one line that says why."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-
-
-@dataclass(slots=True)
-class Due:
-    """A desired configuration that does not run yet, since when (seconds since the epoch), and why."""
-
-    config: AccessPointConfig
-    since: float
-    reason: str
 
 
 class LocalBackend:
@@ -96,122 +59,62 @@ class LocalBackend:
         self._ready = ready
         self._connect = connect
         self._elect = elect
+        self._reconcilers: dict[str, Reconciler] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._due: dict[str, Due] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
-        """Held while an access point is changed."""
-        self._retrying: asyncio.Task[None] | None = None
+        self._started = False
+        self.changed: Callable[[str], None] = lambda name: None
+        """Called with the name of an access point of which another revision is in effect."""
         self.desired_changed = asyncio.Event()
         """Set when somebody else has changed the desired state; never set here."""
 
-    def prepare(self, configs: list[AccessPointConfig]) -> None:
-        """Begin with these access points, all of them or none; raises `Refused`."""
-        self.access_points.update({config.name: self._make(config) for config in configs})
-
     def start(self) -> None:
-        """Connect the prepared access points."""
-        for ap in self.access_points.values():
-            self._run(ap)
+        """Begin to bring about what is desired."""
+        self._started = True
+        for name in self._reconcilers:
+            self._run(name)
 
-    def add(self, config: AccessPointConfig) -> None:
-        """Add an access point."""
-        ap = self.access_points[config.name] = self._make(config)
-        self._run(ap)
+    def desire(self, name: str, revision: int, config: AccessPointConfig | None) -> None:
+        """Desire a revision of an access point; None: it is removed."""
+        if config is not None and name not in self._reconcilers:
+            self._reconcilers[name] = Reconciler(
+                name, self.access_points, self._make, lambda changed: self.changed(changed)
+            )
+            if self._started:
+                self._run(name)
+        if name in self._reconcilers:
+            self._reconcilers[name].desire(revision, config)
 
-    async def remove(self, name: str) -> None:
-        """End a session, and remove all feedback."""
-        self._due.pop(name, None)
-        ap = self.access_points.pop(name, None)
-        if ap is None:
-            return
-        await ap.release()
-        task = self._tasks.pop(name, None)
-        if task:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    def _run(self, name: str) -> None:
+        reconciler = self._reconcilers[name]
 
-    async def attempt(self, config: AccessPointConfig) -> None:
-        """Apply a configuration that is not desired yet, completely or not at all; raises `Refused`."""
-        async with self._lock(config.name):
-            await self._change(config)
-            self._due.pop(config.name, None)
+        async def run() -> None:
+            await reconciler.run()
+            # It was removed.
+            del self._reconcilers[name], self._tasks[name]
 
-    async def bring(self, config: AccessPointConfig) -> None:
-        """Apply a configuration that is desired. Until it runs it is tried again, and `observe` has the reason."""
-        async with self._lock(config.name):
-            self._due.pop(config.name, None)
-            await self._try(Due(config, time.time(), ""))
-        if self._due and self._retrying is None:
-            self._retrying = asyncio.create_task(self._retry())
+        self._tasks[name] = asyncio.create_task(run())
 
-    async def _try(self, due: Due) -> None:
-        """Try to bring about a configuration, with the lock held."""
-        name = due.config.name
-        try:
-            await self._change(due.config)
-        except Refused as error:
-            if name not in self.access_points:
-                return
-            reason = f"{name}: what is desired does not run yet: {error}; trying again"
-            if reason != due.reason:
-                LOG.warning("%s", reason, extra={"access_point": name})
-            self._due[name] = Due(due.config, due.since, reason)
-        else:
-            self._due.pop(name, None)
+    def _make(self, config: AccessPointConfig) -> AccessPoint:
+        # A copy, since `AccessPoint.configure` changes it.
+        return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
 
-    async def _retry(self) -> None:
-        """Try again until everything that is desired runs."""
-        while self._due:
-            await asyncio.sleep(RETRY_SECONDS)
-            for name in [*self._due]:
-                async with self._lock(name):
-                    # A later change may have come before.
-                    if name in self._due:
-                        await self._try(self._due[name])
-        self._retrying = None
-
-    def _lock(self, name: str) -> asyncio.Lock:
-        return self._locks.setdefault(name, asyncio.Lock())
-
-    async def _change(self, config: AccessPointConfig) -> None:
-        """Apply a configuration, completely or not at all; raises `Refused` when the switch refuses."""
-        ap = self._find(config.name)
-        before = ap.config.model_copy()
-        if config == before:
-            return
-        if is_live(before, config):
-            try:
-                ap.program.target.check(config)
-            except ConfigError as error:
-                raise Refused(422, str(error)) from None
-            self._set(ap, config)
-            try:
-                await _to_switch(ap, ap.sync(), unless_away=True)
-            except Refused:
-                self._set(ap, before)
-                raise
-            return
-        made = self._make(config)
-        await self.remove(config.name)
-        self.access_points[config.name] = made
-        self._run(made)
-
-    def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """Do nothing: nobody else must learn that a configuration was kept."""
+    def standing(self, name: str) -> Standing:
+        """Return the desired revision of an access point, and the one in effect."""
+        reconciler = self._reconcilers.get(name)
+        return Standing(0, None) if reconciler is None else reconciler.standing
 
     async def stop(self) -> None:
-        """End the sessions of all access points."""
-        if self._retrying is not None:
-            self._retrying.cancel()
-        await asyncio.gather(*(self.remove(name) for name in [*self.access_points]))
+        """End the sessions of all access points, and remove all feedback."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(reconciler.end() for reconciler in self._reconcilers.values()))
 
     def observe(self, name: str) -> Observation:
         """Return the state of an access point."""
         seen = observe(self._find(name))
-        if due := self._due.get(name):
-            seen["problem"] = seen["problem"] or due.reason
-            seen["differs_since"] = due.since
+        seen["problem"] = seen["problem"] or self.standing(name).reason
         return seen
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
@@ -282,7 +185,7 @@ class LocalBackend:
 
     def _find(self, name: str) -> AccessPoint:
         if name not in self.access_points:
-            raise Refused(503, f"{name}: not started yet")
+            raise Refused(AWAY, self.standing(name).reason or f"{name}: not started yet")
         return self.access_points[name]
 
     @staticmethod
@@ -292,43 +195,13 @@ class LocalBackend:
             raise Refused(404, f"no flow has index {flow_index}")
         return flow
 
-    def _make(self, config: AccessPointConfig) -> AccessPoint:
-        try:
-            # A copy, since `_set` changes it: after a failed change the caller's configuration is as before.
-            return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
-        except ConfigError as error:
-            raise Refused(422, str(error)) from None
 
-    @staticmethod
-    def _set(ap: AccessPoint, config: AccessPointConfig) -> None:
-        for name in LIVE:
-            setattr(ap.config, name, getattr(config, name))
-        ap.loop.configure()
-        ap.usage.configure()
-
-    def _run(self, ap: AccessPoint) -> None:
-        if not ap.config.enabled:
-            ap.connection.state = State.STOPPED
-            return
-        self._tasks[ap.config.name] = asyncio.create_task(ap.run())
-
-
-async def _to_switch(ap: AccessPoint, call: Any, unless_away: bool = False) -> Any:
-    """Await a call to the switch; raises `Refused`. With `unless_away` a switch that is away is no error."""
+async def _to_switch(ap: AccessPoint, call: Coroutine[Any, Any, T]) -> T:
+    """Await a call to the switch, which must be there; raises `Refused`."""
     if ap.connection.state != State.READY:
         call.close()
-        if unless_away:
-            return None
-        raise Refused(503, ap.connection.problem or f"{ap.config.name}: not connected")
-    try:
-        return await call
-    except SessionError as error:
-        raise Refused(503, str(error)) from None
-    except RpcError as error:
-        if error.code in (rpc_code.CANCELLED, rpc_code.UNAVAILABLE):
-            # A session that ends cancels the calls that are under way.
-            raise Refused(503, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
-        raise Refused(502, f"{ap.config.name}: the switch refuses: {error}") from None
+        raise Refused(AWAY, ap.connection.problem or f"{ap.config.name}: not connected")
+    return await to_switch(ap, call)
 
 
 def observe(ap: AccessPoint) -> Observation:
@@ -340,7 +213,6 @@ def observe(ap: AccessPoint) -> Observation:
         time=now,
         state=ap.connection.state.value,
         problem=ap.connection.problem,
-        differs_since=None,
         p4runtime_version=ap.connection.p4runtime_version,
         sessions=ap.connection.sessions,
         stations_refused=dict(ap.stations.refused.by_reason),

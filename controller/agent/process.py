@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import AccessPointConfig, ConfigError, missing_file, one_line
+from ..config import AccessPointConfig, ConfigError, one_line
 from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
 from ..fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from ..fleet.messages import (
@@ -41,9 +41,11 @@ from ..fleet.messages import (
     parse,
     text,
 )
+from ..observation import Observation
 from ..samples import FLUSH_SECONDS, Recorder
 from .connection import State
-from .local_backend import LocalBackend, Refused
+from .local_backend import LocalBackend
+from .reconciler import Refused
 
 LOG = logging.getLogger(__name__)
 
@@ -51,10 +53,10 @@ SECOND = 1.0
 ASK_SECONDS = 5.0
 """Seconds between two reads of the desired state, should no message come."""
 ANNOUNCE_SECONDS = 2.0
-ATTEMPT_SECONDS = 15.0
-"""Seconds after which an attempt is undone that nobody desires."""
 ELECTION_SECONDS = 0.15
 """Seconds that a takeover waits for the engine."""
+ELECTION = {"election_id": 1}
+"""The lease gives the election ids."""
 MAX_UNSENT = 1000
 """Messages of history that wait for the engine: about three hours of four ports. Then the oldest are lost."""
 
@@ -142,18 +144,18 @@ class Agent:
         self.id = self._disk.key.public
         self.name = options.name
         self.backend = LocalBackend(ready, elect=self._elect)
-        self._desired = Desired(revision=0, config=None)
-        self._running = 0
-        """Revision that is applied to the access point."""
+        self._news = asyncio.Event()
+        """Set when another revision is in effect."""
+        self.backend.changed = lambda name: self._news.set()
+        self._desired: Desired | None = None
         self._problem: str | None = None
-        self._lock = asyncio.Lock()
+        """What keeps this agent from desiring what the engine has."""
         self._told = asyncio.Event()
         self._recorder = Recorder()
         self._unsent: deque[tuple[str, bytes]] = deque()
         self._number = 0
         self._start = secrets.token_hex(4)
         self._lost = 0
-        self._attempts: set[asyncio.Task[None]] = set()
         self._engine: Engine | None = None
 
     async def run(self) -> None:
@@ -161,10 +163,10 @@ class Agent:
         adopted = self._disk.adopted()
         if adopted is not None:
             self.name = adopted.name
-        kept = self._disk.desired()
-        if kept is not None and (kept.config or {}).get("name") == self.name:
-            await self._follow(kept)
-        await asyncio.gather(self._observe(), self._with_engine(adopted))
+        self.backend.start()
+        if (kept := self._disk.desired()) is not None and kept.config is not None:
+            self._follow(kept)
+        await asyncio.gather(self._observe(), self._report_news(), self._with_engine(adopted))
 
     async def stop(self) -> None:
         """Stop, and remove all feedback."""
@@ -185,7 +187,7 @@ class Agent:
                 adopted = await self._announce(enrol)
                 self._disk.adopt(adopted)
                 LOG.info("adopted as %s", adopted.name)
-                self.name, self._running = adopted.name, 0
+                self.name = adopted.name
             credentials = Credentials(self._disk.key, adopted.jwt)
             engine = Engine(self._options.servers, self._options.ca, credentials, f"agent {self.name}")
             await engine.subscribe(f"$KV.{DESIRED}.{key_of(self.name)}", lambda subject, data: self._told.set())
@@ -271,40 +273,23 @@ class Agent:
         except Unusable as error:
             self._wrong(f"{self.name}: invalid data in the engine: {error}")
             return
-        if desired.revision != self._running or self._problem:
-            await self._follow(desired)
-            if self._problem is None:
-                self._disk.desire(desired)
+        if desired != self._desired:
+            self._follow(desired)
 
-    async def _follow(self, desired: Desired) -> None:
-        """Apply the desired state. One that cannot be applied is logged in one line, and nothing changes."""
+    def _follow(self, desired: Desired) -> None:
+        """Desire what the engine has. What cannot be used is logged in one line, and nothing changes."""
         try:
-            config = None if desired.config is None else AccessPointConfig.model_validate(desired.config)
-            if config is not None and (missing := missing_file(config)):
-                raise ConfigError(missing)
-            async with self._lock:
-                await self._bring(config)
+            config = None if desired.config is None else AccessPointConfig.model_validate(desired.config | ELECTION)
         except ValueError as error:
             self._wrong(f"{self.name}: revision {desired.revision} is invalid here: {one_line(error)}")  # type: ignore[arg-type]
-        except (ConfigError, Refused) as error:
-            self._wrong(f"{self.name}: revision {desired.revision} cannot be followed: {error}")
-        else:
-            self._running, self._problem, self._desired = desired.revision, None, desired
-
-    async def _bring(self, config: AccessPointConfig | None) -> None:
-        """Apply a configuration; raises `Refused`."""
-        there = [*self.backend.access_points]
-        for name in there:
-            if config is None or name != config.name:
-                await self.backend.remove(name)
-        if config is None:
             return
-        # The election id is the lease's.
-        config = config.model_copy(update={"election_id": 1})
-        if config.name in there:
-            await self.backend.attempt(config)
-        else:
-            self.backend.add(config)
+        if config is not None and config.name != self.name:
+            self._wrong(f"{self.name}: revision {desired.revision} is of {config.name}")
+            return
+        self._problem, self._desired = None, desired
+        self._disk.desire(desired)
+        for name in {*self.backend.access_points, self.name}:
+            self.backend.desire(name, desired.revision, config if name == self.name else None)
 
     def _wrong(self, problem: str) -> None:
         if problem != self._problem:
@@ -318,23 +303,35 @@ class Agent:
             # A clock that jumps makes no work to catch up with.
             due = max(due + SECOND, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
-            for name in [*self.backend.access_points]:
-                seen = self.backend.observe(name)
+            for seen in await self._report():
                 if seen["state"] == State.READY.value:
                     self._recorder.add(seen)
-                message = Seen.model_construct(
-                    version=1,
-                    agent=self.id,
-                    revision=self._running,
-                    lost=self._lost,
-                    problem=self._problem,
-                    observation=seen,
-                )
-                if self._engine is not None:
-                    await self._engine.publish(f"ap.{key_of(name)}.seen", text(message))
             if time.monotonic() - flushed >= FLUSH_SECONDS:
                 flushed = time.monotonic()
                 self._keep()
+
+    async def _report_news(self) -> None:
+        """Report at once when another revision is in effect; for ever."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self._report()
+
+    async def _report(self) -> list[Observation]:
+        """Observe, and report it."""
+        found = [(self.backend.observe(name), self.backend.standing(name)) for name in [*self.backend.access_points]]
+        for seen, standing in found:
+            message = Seen.model_construct(
+                version=1,
+                agent=self.id,
+                revision=standing.in_effect or 0,
+                lost=self._lost,
+                problem=self._problem or standing.reason,
+                observation=seen,
+            )
+            if self._engine is not None:
+                await self._engine.publish(f"ap.{key_of(seen['name'])}.seen", text(message))
+        return [seen for seen, _ in found]
 
     def _keep(self) -> None:
         """Turn finished samples into messages."""
@@ -370,7 +367,7 @@ class Agent:
             return None
         try:
             order = parse(Order, data)
-            answer = Answer(answer=await self._ordered(order.do, order.arguments))
+            answer = Answer(answer=await getattr(self.backend, order.do)(self.name, **order.arguments))
         except Unusable as error:
             answer = Answer(status=502, detail=f"{self.name}: its agent cannot parse the request: {error}")
         except Refused as error:
@@ -378,28 +375,6 @@ class Agent:
         except (TypeError, ValueError) as error:
             answer = Answer(status=502, detail=f"{self.name}: its agent cannot do that: {' '.join(str(error).split())}")
         return text(answer)
-
-    async def _ordered(self, do: str, arguments: dict[str, Any]) -> Any:
-        if do == "attempt":
-            return await self._attempt(AccessPointConfig.model_validate(arguments["config"]))
-        return await getattr(self.backend, do)(self.name, **arguments)
-
-    async def _attempt(self, config: AccessPointConfig) -> None:
-        """Try a change that is desired only when the switch accepts it. It is undone if nobody then desires it."""
-        if config.name != self.name:
-            raise Refused(422, f"this is the agent of {self.name}")
-        running = self._running
-        async with self._lock:
-            await self._bring(config)
-
-        async def take_back() -> None:
-            await asyncio.sleep(ATTEMPT_SECONDS)
-            if self._running == running:
-                await self._follow(self._desired)
-
-        task = asyncio.create_task(take_back())
-        self._attempts.add(task)
-        task.add_done_callback(self._attempts.discard)
 
     async def _elect(self, highest: int) -> int:
         """Return the election id for the switch: the epoch of the lease for its holder, less for others."""

@@ -7,6 +7,7 @@ builds messages; nothing is sent.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -93,6 +94,21 @@ class FlowKey:
     def version(self) -> int:
         """IP version: 4 or 6."""
         return 4 if len(self.src_addr) == 4 else 6
+
+
+def parsed(pipeline: Pipeline) -> "Program":
+    """Return the program of a pipeline, for checks only: it is shared until its files change. Raises `ConfigError`."""
+    files = pipeline.p4info, pipeline.device_config
+    try:
+        changed = tuple(file.stat().st_mtime_ns for file in files)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}") from None
+    return _parsed(*files, changed)
+
+
+@lru_cache(maxsize=8)
+def _parsed(p4info: Path, device_config: Path, _changed: tuple[int, ...]) -> "Program":
+    return Program(Pipeline(p4info=p4info, device_config=device_config))
 
 
 class Program:

@@ -22,6 +22,7 @@ from . import declared, tables
 from . import doctor as diagnosis
 from . import fleet as fleets
 from . import install as machine
+from .declared import EFFECT_SECONDS
 from .settings import ControllerAccess, UsageError, find, keep
 
 application = typer.Typer(
@@ -267,20 +268,32 @@ def set_(
         raise UsageError("set rule: which rule? Add name=NAME")
     with _client(context) as client:
         if what == "ncr-defaults":
-            answer: Mapping[str, Any] = client.change_ncr_defaults(body)
+            answer: Mapping[str, Any] = client.change_ncr_defaults(body, wait=EFFECT_SECONDS)
         elif what == "flow":
             if not places[1].isdigit():
                 raise UsageError(f"set flow: {places[1]} is no FLOW_INDEX")
             answer = client.change_flow(places[0], int(places[1]), body)
         elif what == "station":
-            answer = client.change_station(places[0], places[1].lower(), body)
+            answer = client.change_station(places[0], places[1].lower(), body, wait=EFFECT_SECONDS)
         elif what == "port":
-            answer = client.change_port(places[0], _port(client, places[0], places[1]), body)
+            port = _port(client, places[0], places[1])
+            answer = client.change_port(places[0], port, body, wait=EFFECT_SECONDS)
         elif what == "rule":
-            answer = client.put_rule(places[0], str(body.get("name", "")), body)
+            answer = client.put_rule(places[0], str(body.get("name", "")), body, wait=EFFECT_SECONDS)
         else:
-            answer = getattr(client, CHANGES[what].__name__)(places[0], body)
+            answer = getattr(client, CHANGES[what].__name__)(places[0], body, wait=EFFECT_SECONDS)
         _show(answer, as_json)
+        _report_effect(client, *places[:1])
+
+
+def _report_effect(client: Client, *access_points: str) -> None:
+    """Report on stderr when the last change of an access point (none: of all) is kept and not in effect yet."""
+    if client.in_effect:
+        return
+    for ap in client.every(client.list_access_points):
+        if ap["differs_since"] is not None and ap["name"] in (access_points or (ap["name"],)):
+            reason = ap["problem"] or "it is being brought about"
+            print(f"{ap['name']}: revision {ap['revision']} is kept, and not in effect yet: {reason}", file=sys.stderr)
 
 
 def _enable(context: typer.Context, access_point: str, enabled: bool) -> None:
@@ -346,8 +359,9 @@ def apply(context: typer.Context, file: Declared, prune: Prune = False, yes: Yes
         removed = [step.name for step in steps if step.kind == "remove"]
         if removed:
             _confirm(f"remove {', '.join(removed)} and their history?", yes)
-        for line in declared.bring_about(client, steps):
+        for step, line in declared.bring_about(client, steps):
             print(line)
+            _report_effect(client, step.name)
 
 
 @application.command()
@@ -358,8 +372,9 @@ def rollback(
 ) -> None:
     """Restore an earlier configuration: `apctl rollback ap1 17`"""
     with _client(context) as client:
-        client.restore_revision(access_point, revision)
-    print(f"{access_point} is as of revision {revision}")
+        client.restore_revision(access_point, revision, wait=EFFECT_SECONDS)
+        print(f"{access_point} is as of revision {revision}")
+        _report_effect(client, access_point)
 
 
 def _given(option: str, value: str | None, question: str) -> str:
@@ -395,7 +410,8 @@ def delete(
     with _client(context) as client:
         if what == "rule" and rule:
             _confirm(f"remove rule {rule} of {access_point}?", yes)
-            client.delete_rule(access_point, rule)
+            client.delete_rule(access_point, rule, wait=EFFECT_SECONDS)
+            _report_effect(client, access_point)
         elif SHORT.get(what) == "access-points" and rule is None:
             _confirm(f"remove {access_point} and its history?", yes)
             client.remove_access_point(access_point)

@@ -16,6 +16,8 @@ from typing import Any, Literal
 from ..client import ApiError, Client
 from .settings import UsageError
 
+EFFECT_SECONDS = 2.0
+"""Seconds to wait until a change is in effect."""
 DONE = {"add": "added", "change": "changed", "keep": "unchanged", "remove": "removed"}
 
 
@@ -86,18 +88,18 @@ def _difference(name: str, before: Any, after: Any) -> list[str]:
     return [*difflib.unified_diff(lines(before), lines(after), f"{name} (is)", f"{name} (shall be)", lineterm="")]
 
 
-def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[str]:
-    """Take the steps; yield a line for each access point. Raises `ApiError` at the first that is refused."""
+def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[tuple[Step, str]]:
+    """Take the steps; yield each with a line. Raises `ApiError` at the first that is refused."""
     for step in steps:
         try:
             if step.kind == "add":
                 client.add_access_point(step.body)
             elif step.kind == "change":
-                client.replace_config(step.name, step.body, if_match=step.etag)
+                client.replace_config(step.name, step.body, if_match=step.etag, wait=EFFECT_SECONDS)
             elif step.kind == "remove":
                 client.remove_access_point(step.name, if_match=step.etag)
         except ApiError as error:
             if error.status == 412:
                 raise ApiError(412, f"{step.name}: it was changed meanwhile: apply again") from None
             raise
-        yield f"{step.name} {DONE[step.kind]}"
+        yield step, f"{step.name} {DONE[step.kind]}"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from ..agent.local_backend import Refused
+from ..agent.reconciler import Refused
 from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
 from ..observation import Observation
 from ..state.store import Revision, document
@@ -19,8 +19,11 @@ from .http import (
     PREFIX,
     AnyName,
     ApName,
+    Asked,
+    How,
     Serving,
     Validate,
+    answered,
     change_of,
     needs,
     page_of,
@@ -39,7 +42,7 @@ from .models import (
     Page,
     RevisionAnswer,
 )
-from .problems import ProblemError, responses
+from .problems import ProblemError, changes, responses
 from .service import Service
 
 AP = PREFIX + "/access-points/{name}"
@@ -50,21 +53,21 @@ RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a 
 
 
 def _answer(service: Service, name: str) -> AccessPointAnswer:
-    config = service.config(name)
-    problem = None
+    config, standing, problem = service.config(name), service.standing(name), None
     try:
         seen: Observation | None = service.monitor.observe(name)
     except Refused as error:
         seen, problem = service.monitor.seen.get(name), error.detail
     return AccessPointAnswer(
         name=name,
-        revision=service.revision(name),
+        revision=standing.revision,
+        revision_in_effect=standing.in_effect,
         address=config.address,
         device_id=config.device_id,
         enabled=config.enabled,
         state=seen["state"] if seen else "connecting",
-        problem=(seen["problem"] if seen else problem) or service.notes.get(name),
-        differs_since=seen["differs_since"] if seen else None,
+        problem=problem or service.problem(name, seen),
+        differs_since=standing.since,
         p4runtime_version=seen["p4runtime_version"] if seen else None,
         sessions=seen["sessions"] if seen else 0,
         features=config.features,
@@ -98,20 +101,17 @@ async def list_access_points(
     PREFIX + "/access-points",
     status_code=201,
     response_model=AccessPointConfig,
-    responses=responses(409, 502)
-    | {200: {"description": "The configuration after the change", "model": AccessPointConfig}},
+    responses=changes(409) | {200: {"description": "The configuration after the change", "model": AccessPointConfig}},
     dependencies=[needs("admin")],
 )
-async def add_access_point(
-    service: Serving, request: Request, body: AccessPointConfig, validate: Validate = False
-) -> Response:
+async def add_access_point(service: Serving, request: Request, body: AccessPointConfig, how: Asked) -> Response:
     """Add an access point; it is connected at once unless `enabled` is false."""
-    config = await service.add(body, change_of(request, body, 201), validate)
-    if validate:
+    config = await service.add(body, change_of(request, body, 201), how.dry)
+    if how.dry:
         return tagged(request, config)
     answer = tagged(request, config, 201)
     answer.headers["location"] = f"{PREFIX}/access-points/{config.name}"
-    return answer
+    return await answered(answer, how, service, config.name)
 
 
 @router.get(AP, response_model=AccessPointAnswer, responses=responses(404))
@@ -136,7 +136,7 @@ async def get_config(service: Serving, request: Request, name: ApName) -> Respon
 @router.patch(
     AP + "/config",
     response_model=AccessPointConfig,
-    responses=responses(404, 412, 502),
+    responses=changes(404, 412),
     dependencies=[needs("admin")],
 )
 async def change_config(
@@ -144,7 +144,7 @@ async def change_config(
     request: Request,
     name: ApName,
     patch: AccessPointPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
+    how: Asked,
 ) -> Response:
     """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new session."""
     assert isinstance(patch, BaseModel)
@@ -154,17 +154,18 @@ async def change_config(
         before = service.wanted[name]
         return service.bounded(patched(before, patch), before)
 
-    return tagged(request, await service.change(name, change_of(request, patch), entry, validate))
+    config = await service.change(name, change_of(request, patch), entry, how.dry)
+    return await answered(tagged(request, config), how, service, name)
 
 
 @router.put(
     AP + "/config",
     response_model=AccessPointConfig,
-    responses=responses(404, 412, 502),
+    responses=changes(404, 412),
     dependencies=[needs("admin")],
 )
 async def replace_config(
-    service: Serving, request: Request, name: AnyName, body: AccessPointConfig, validate: Validate = False
+    service: Serving, request: Request, name: AnyName, body: AccessPointConfig, how: Asked
 ) -> Response:
     """Replace the whole configuration: fields that are left out get their defaults."""
     if body.name != name:
@@ -175,7 +176,8 @@ async def replace_config(
             require_match(request, service.config(name))
         return service.bounded(document(body), service.wanted.get(name))
 
-    return tagged(request, await service.change(name, change_of(request, body), entry, validate, whatever=True))
+    config = await service.change(name, change_of(request, body), entry, how.dry, whatever=True)
+    return await answered(tagged(request, config), how, service, name)
 
 
 @router.get(AP + "/revisions", response_model=list[RevisionAnswer], responses=responses(404))
@@ -207,11 +209,11 @@ async def get_revision(service: Serving, name: ApName, revision: RevisionPath) -
 @router.post(
     AP + "/revisions/{revision}/restore",
     response_model=AccessPointConfig,
-    responses=responses(404, 412, 502),
+    responses=changes(404, 412),
     dependencies=[needs("admin")],
 )
 async def restore_revision(
-    service: Serving, request: Request, name: ApName, revision: RevisionPath, validate: Validate = False
+    service: Serving, request: Request, name: ApName, revision: RevisionPath, how: Asked
 ) -> Response:
     """Restore the configuration of a revision. `If-Match` is about the whole configuration."""
     found = await _find_revision(service, name, revision)
@@ -220,11 +222,11 @@ async def restore_revision(
         require_match(request, service.config(name))
         return found.config
 
-    change = change_of(request, {"revision": revision})
-    return tagged(request, await service.change(name, change, entry, validate))
+    config = await service.change(name, change_of(request, {"revision": revision}), entry, how.dry)
+    return await answered(tagged(request, config), how, service, name)
 
 
-async def _change_part(service: Service, request: Request, name: str, part: str, patch: object, dry: bool) -> Response:
+async def _change_part(service: Service, request: Request, name: str, part: str, patch: object, how: How) -> Response:
     assert isinstance(patch, BaseModel)
 
     def entry() -> dict[str, Any]:
@@ -232,8 +234,8 @@ async def _change_part(service: Service, request: Request, name: str, part: str,
         wanted = service.wanted[name]
         return wanted | {part: patched(wanted.get(part, {}), patch)}
 
-    config = await service.change(name, change_of(request, patch), entry, dry)
-    return tagged(request, getattr(config, part))
+    config = await service.change(name, change_of(request, patch), entry, how.dry)
+    return await answered(tagged(request, getattr(config, part)), how, service, name)
 
 
 def _part(part: str, model: type[Model], patch_model: type[Model], shown: str, changed: str) -> None:
@@ -247,14 +249,14 @@ def _part(part: str, model: type[Model], patch_model: type[Model], shown: str, c
         request: Request,
         name: ApName,
         patch: patch_model,  # type: ignore[valid-type]
-        validate: Validate = False,
+        how: Asked,
     ) -> Response:
-        return await _change_part(service, request, name, part, patch, validate)
+        return await _change_part(service, request, name, part, patch, how)
 
     path = f"{AP}/{part.replace('_', '-')}"
     may_be_known = {**responses(404), **NOT_MODIFIED}
     router.get(path, name=f"get_{part}", description=shown, response_model=model, responses=may_be_known)(show)
-    may_be_refused = responses(404, 412, 502)
+    may_be_refused = changes(404, 412)
     router.patch(path, name=f"change_{part}", description=changed, response_model=model, responses=may_be_refused)(
         change
     )
@@ -289,12 +291,12 @@ async def get_ncr_defaults(service: Serving, request: Request) -> Response:
     return tagged(request, service.defaults)
 
 
-@router.patch(PREFIX + "/ncr-defaults", response_model=Ncr, responses=responses(412))
+@router.patch(PREFIX + "/ncr-defaults", response_model=Ncr, responses=changes(412))
 async def change_ncr_defaults(
     service: Serving,
     request: Request,
     patch: NcrPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
+    how: Asked,
 ) -> Response:
     """Change the defaults; every access point that follows them does so with its next tick."""
     assert isinstance(patch, BaseModel)
@@ -303,7 +305,8 @@ async def change_ncr_defaults(
         require_match(request, service.defaults)
         return Ncr.model_validate(patched(service.defaults.model_dump(mode="json", exclude_unset=True), patch))
 
-    return tagged(request, await service.change_defaults(change_of(request, patch), wanted, validate))
+    ncr = await service.change_defaults(change_of(request, patch), wanted, how.dry)
+    return await answered(tagged(request, ncr), how, service, *service.names)
 
 
 @router.get(AP + "/rules", response_model=list[Rule], responses={**responses(404), **NOT_MODIFIED})
@@ -325,10 +328,8 @@ async def get_rule(service: Serving, request: Request, name: ApName, rule: str) 
     return tagged(request, _rule(service, name, rule))
 
 
-@router.put(AP + "/rules/{rule}", response_model=Rule, responses=responses(404, 412, 502))
-async def put_rule(
-    service: Serving, request: Request, name: ApName, rule: str, body: Rule, validate: Validate = False
-) -> Response:
+@router.put(AP + "/rules/{rule}", response_model=Rule, responses=changes(404, 412))
+async def put_rule(service: Serving, request: Request, name: ApName, rule: str, body: Rule, how: Asked) -> Response:
     """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated": false}`"""
     if body.name != rule:
         raise ProblemError(422, f"the path names rule {rule}, the body {body.name}")
@@ -338,19 +339,20 @@ async def put_rule(
             require_match(request, _rule(service, name, rule))
         return service.wanted[name] | {"rules": [*_others(service, name, rule), plain(body)]}
 
-    await service.change(name, change_of(request, body), entry, validate)
-    return tagged(request, body)
+    await service.change(name, change_of(request, body), entry, how.dry)
+    return await answered(tagged(request, body), how, service, name)
 
 
-@router.delete(AP + "/rules/{rule}", status_code=204, responses=responses(404, 412, 502))
-async def delete_rule(service: Serving, request: Request, name: ApName, rule: str, validate: Validate = False) -> None:
+@router.delete(AP + "/rules/{rule}", status_code=204, responses=changes(404, 412))
+async def delete_rule(service: Serving, request: Request, name: ApName, rule: str, how: Asked) -> Response:
     """Remove a rule."""
 
     def entry() -> dict[str, Any]:
         require_match(request, _rule(service, name, rule))
         return service.wanted[name] | {"rules": _others(service, name, rule)}
 
-    await service.change(name, change_of(request, None, 204), entry, validate)
+    await service.change(name, change_of(request, None, 204), entry, how.dry)
+    return await answered(Response(status_code=204), how, service, name)
 
 
 def _others(service: Service, name: str, rule: str) -> list[Any]:

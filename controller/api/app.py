@@ -82,8 +82,9 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         seen, lost, ended = service.monitor.all_seen(), service.monitor.lost, BoundedProtocol.ended
+        differ = {name: service.standing(name).since is not None for name in service.every}
         text = await service.compute(
-            lambda: prometheus_client.generate_latest(registry) + exposition(seen, lost, ended).encode()
+            lambda: prometheus_client.generate_latest(registry) + exposition(seen, lost, ended, differ).encode()
         )
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 

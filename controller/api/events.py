@@ -19,7 +19,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
-from ..agent.local_backend import Refused
+from ..agent.reconciler import Refused
 from ..config import AccessPointConfig
 from ..observation import Observation
 from .access_points import AP
@@ -77,9 +77,14 @@ def _look(service: Service, streams: Streams, name: str, fresh: float) -> tuple[
     if last is not None and last[0] is seen and last[1] is config:
         streams.last_events[name] = last
         return seen["ticks"], last[2]
+    standing = service.standing(name)
     loop = {key: seen[key] for key in ("ticks", "late", "missed", "tick_ms_p50", "tick_ms_p99")}
     data = {
-        **{key: seen[key] for key in ("name", "time", "state", "problem", "stations", "flows")},
+        **{key: seen[key] for key in ("name", "time", "state", "stations", "flows")},
+        "problem": service.problem(name, seen),
+        "revision": standing.revision,
+        "revision_in_effect": standing.in_effect,
+        "differs_since": standing.since,
         "loop": loop,
         "ports": ports_of(config, seen),
         "classes": classes_of(config, seen),

@@ -85,6 +85,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "AccessPointAnswer": {
         "name": "ap1",
         "revision": 17,
+        "revision_in_effect": 17,
         "address": "127.0.0.1:9559",
         "device_id": 1,
         "enabled": True,
@@ -246,6 +247,7 @@ PARAMETERS: dict[str, Any] = {
     "name_contains": "printer",
     "revision": 17,
     "validate": True,
+    "wait": 5,
     "token_id": "4f1d0c9a7b32",
     "agent_id": "UABNEJFYOYAK6ZQKWG6K3N4AOJH6Z5IB7AA4QXNEPQVWWJBQLNPSCF6J",
     "limit": 100,

@@ -4,6 +4,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Response
@@ -14,6 +15,8 @@ from ..state.store import ROLES, Change, Role, Token
 from .models import Page
 from .problems import ProblemError
 from .service import Service
+
+NOT_YET = 202
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -51,6 +54,42 @@ AnyName = Annotated[str, Depends(_access_point_or_unusable)]
 Validate = Annotated[
     bool, Query(description="Only check: the answer is what would be, and nothing is changed.", examples=[True])
 ]
+MAX_WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Terms of a change: a check only, or a wait for its effect."""
+
+    dry: bool
+    """True: it is only checked."""
+    wait: float
+    """Seconds that the client waits for it to be in effect."""
+
+
+async def _how(
+    validate: Validate = False,
+    wait: Annotated[
+        float,
+        Query(
+            ge=0,
+            le=MAX_WAIT_SECONDS,
+            description="Answer when the change is in effect, or 202 after so many seconds.",
+            examples=[5],
+        ),
+    ] = 0.0,
+) -> How:
+    return How(validate, wait)
+
+
+Asked = Annotated[How, Depends(_how)]
+
+
+async def answered(answer: Response, how: How, service: Service, *names: str) -> Response:
+    """Return the answer to a kept change of these access points, when it is in effect; with 202 when that is later."""
+    if how.wait and not how.dry and not await service.in_effect(names, how.wait):
+        answer.status_code = NOT_YET
+    return answer
 
 
 def token_of(request: Request) -> Token:

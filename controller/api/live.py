@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
-from ..agent.local_backend import Refused
+from ..agent.reconciler import Refused
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress, Station
 from ..observation import (
     MEASURES,
@@ -24,8 +24,9 @@ from .access_points import AP
 from .http import (
     PREFIX,
     ApName,
+    Asked,
     Serving,
-    Validate,
+    answered,
     change_of,
     page_of,
     patched,
@@ -49,7 +50,7 @@ from .models import (
     StationHistoryAnswer,
     StationPatch,
 )
-from .problems import ProblemError, responses
+from .problems import ProblemError, changes, responses
 from .service import Service
 
 router = APIRouter(tags=["live"])
@@ -165,14 +166,14 @@ async def get_port(service: Serving, name: ApName, port: PortPath) -> Response:
     return _port_answer(service, service.config(name), port)
 
 
-@router.patch(AP + "/ports/{port}", response_model=PortAnswer, responses=responses(404, 412, 502))
+@router.patch(AP + "/ports/{port}", response_model=PortAnswer, responses=changes(404, 412))
 async def change_port(
     service: Serving,
     request: Request,
     name: ApName,
     port: PortPath,
     patch: PortPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
+    how: Asked,
 ) -> Response:
     """Change what feedback takes a port for: `{"capacity_bps": 900000}`. The session, counters and feedback stay."""
     assert isinstance(patch, BaseModel)
@@ -185,7 +186,8 @@ async def change_port(
         ports = [patched(one, patch) if one["port"] == port else one for one in wanted["ports"]]
         return wanted | {"ports": ports}
 
-    return _port_answer(service, await service.change(name, change_of(request, patch), entry, validate), port)
+    config = await service.change(name, change_of(request, patch), entry, how.dry)
+    return await answered(_port_answer(service, config, port), how, service, name)
 
 
 @router.get(AP + "/classes", response_model=list[ClassAnswer], responses=responses(404))
@@ -271,14 +273,14 @@ async def get_station(service: Serving, name: ApName, station: StationPath) -> R
     return weakly_tagged(answer, _said(config, station))
 
 
-@router.patch(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404, 412, 502))
+@router.patch(AP + "/stations/{station}", response_model=OneStationAnswer, responses=changes(404, 412))
 async def change_station(
     service: Serving,
     request: Request,
     name: ApName,
     station: StationPath,
     patch: StationPatch,  # type: ignore[valid-type]
-    validate: Validate = False,
+    how: Asked,
 ) -> Response:
     """Change settings of a station: `{"name": "Printer", "limit_down_bps": 5000000}`. Null removes a setting."""
     assert isinstance(patch, BaseModel)
@@ -290,9 +292,10 @@ async def change_station(
         said = patched(stations.pop(station, {}), patch)
         return wanted | {"stations": {**stations, **({station: said} if said else {})}}
 
-    config = await service.change(name, change_of(request, patch), entry, validate)
-    answer = await _one_station(service, name, station)
-    return weakly_tagged(answer | _said(config, station).model_dump(), _said(config, station))
+    config = await service.change(name, change_of(request, patch), entry, how.dry)
+    said = _said(config, station)
+    answer = weakly_tagged(await _one_station(service, name, station) | said.model_dump(), said)
+    return await answered(answer, how, service, name)
 
 
 @router.get(AP + "/flows", response_model=list[FlowObservation], responses=responses(404))

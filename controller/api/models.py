@@ -41,16 +41,19 @@ class AccessPointAnswer(TypedDict):
 
     name: str
     revision: int
-    """Revision of its configuration."""
+    """Desired revision: the number of the last change of it, or of the defaults."""
+    revision_in_effect: int | None
+    """The last revision that was in its switch completely; null: none since the start."""
     address: str
     device_id: int
     enabled: bool
     state: Literal["connecting", "backup", "ready", "stopped"]
     """backup: another controller is primary."""
     problem: str | None
-    """Reason why it is not ready, or why its configuration does not run, and the fix."""
+    """Reason why it is not ready, or why the desired revision is not in effect, and the fix."""
     differs_since: float | None
-    """Since when its configuration does not run, in seconds since the epoch; null: it runs, or will in its session."""
+    """Since when the two revisions differ, in seconds since the epoch; null: they do not, or another controller is
+    primary."""
     p4runtime_version: str | None
     sessions: int
     features: Features

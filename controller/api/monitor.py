@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.local_backend import LocalBackend, Refused
+from ..agent.local_backend import LocalBackend
+from ..agent.reconciler import Refused
 from ..observation import FlowObservation, Observation, StationObservation
 from ..samples import FLUSH_SECONDS, Recorder
 from ..state.database import explain

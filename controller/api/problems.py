@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from ..agent.local_backend import Refused
+from ..agent.reconciler import Refused
 from ..config import message, one_line
 from ..state.database import explain
 
@@ -57,7 +57,7 @@ TEXTS = {
     412: "It has changed since (`If-Match`).",
     422: "A value is wrong; `detail` says which and why.",
     429: "Too many requests; `Retry-After` says when to try again.",
-    502: "The switch refuses the change; everything is as it was.",
+    502: "The switch refuses; everything is as it was.",
     503: "The switch or the database is unreachable; nothing was changed.",
 }
 
@@ -71,6 +71,12 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in sorted({400, 401, 403, 405, 422, 429, 503, *statuses})
     }
+
+
+def changes(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the answers of a change of access points for OpenAPI: its errors, and that it is not in effect yet."""
+    text = "The change is kept, and was not in effect within `wait`: `problem` of the access point has the reason."
+    return responses(*statuses) | {202: {"description": text}}
 
 
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Desired state and database, for the routes; `monitor` has the observations of the access points.
 
-A change is checked, applied to the running access point, and kept; when any of the three fails, nothing has changed.
-A change that begins a new session is kept first, and so is one of the defaults, or of another controller: what then
-does not run is tried again until it does, and the access point reports it (`differs_since`). Changes of one access
-point wait for each other; one that another controller on the same database comes before (`Conflict`) is made again,
-on top of the other's.
+A change is checked and kept as a revision; when either fails, nothing has changed. The access point's reconciler brings
+the revision about, and `standing` reports how far it is. Changes of one access point wait for each other; one that
+another controller on the same database comes before (`Conflict`) is made again, on top of the other's.
 """
 
 import asyncio
@@ -15,6 +13,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -22,9 +21,11 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from ..agent.local_backend import LocalBackend, Refused, is_live
-from ..agent.program import Program
+from ..agent.local_backend import LocalBackend
+from ..agent.program import parsed
+from ..agent.reconciler import Standing
 from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, missing_file, one_line
+from ..observation import Observation
 from ..state.database import explain
 from ..state.history import Archive
 from ..state.store import Change, Conflict, Store, document
@@ -49,6 +50,7 @@ MAX_RETRY_SECONDS = 30.0
 change is behind the one that made it, and so may lose many times in a row."""
 FIRST_PAUSE, MAX_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
+INVALID = 422
 STARTS = 1 << 32
 """Starts of controllers on one database that election ids are different for."""
 
@@ -93,8 +95,8 @@ class Service:
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
         """Revisions in use."""
-        self.unusable: dict[str, tuple[int, str]] = {}
-        """Revisions that cannot be used here, and why."""
+        self.unusable: dict[str, Standing] = {}
+        """Revisions that cannot be used here, since when, and why."""
         self.notes: dict[str, str] = {}
         """Parts that were left out of a configuration in use, and the fix."""
         self.defaults_lock = asyncio.Lock()
@@ -127,7 +129,9 @@ class Service:
             for name in await self.read(self.store.revisions):
                 found = await self.read(self.store.access_point, name)
                 if found is not None:
-                    self._take(*found, {config.name for config in given or ()})
+                    # One that cannot be used here does not affect others.
+                    with contextlib.suppress(ProblemError):
+                        self._desire(*found, name in {config.name for config in given or ()})
         except SQLAlchemyError as error:
             raise ConfigError(explain(error)) from None
 
@@ -143,32 +147,31 @@ class Service:
             work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
-    def _take(self, entry: dict[str, Any], revision: int, of_file: set[str]) -> None:
-        """Begin with an access point. One that cannot be used here does not affect others; raises `ConfigError` for one
-        of the file."""
+    def _desire(self, entry: dict[str, Any], revision: int, given: bool = False) -> None:
+        """Desire an entry of the database. One that cannot be used here is set aside, and logged once.
+
+        Raises `ProblemError`, and `ConfigError` for an invalid one that was `given` in the file of a start.
+        """
         name = entry["name"]
         try:
-            entry, config = self._usable(entry)
-            self.backend.prepare([self._to_run(config)])
+            usable, config = self._usable(entry)
+            self._check(config)
         except ProblemError as error:
-            self._set_aside(name, revision, error.detail)
-        except Refused as error:
-            if name in of_file:
+            if given and error.status == INVALID:
                 raise ConfigError(error.detail) from None
-            self._set_aside(name, revision, error.detail)
-        else:
-            self._use(entry, config, revision)
-
-    def _set_aside(self, name: str, revision: int, reason: str) -> None:
-        """Set aside a revision that cannot be used here, and log it once."""
-        self.unusable[name] = revision, reason
-        LOG.warning("%s", self._why_unusable(name), extra={"access_point": name})
+            before = self.unusable.get(name)
+            since, in_effect = before.since if before else time.time(), self.backend.standing(name).in_effect
+            self.unusable[name] = Standing(revision, in_effect, since, error.detail)
+            if before is None or before.reason != error.detail:
+                LOG.warning("%s", self._why_unusable(name), extra={"access_point": name})
+            raise
+        self._use(usable, config, revision)
 
     def _why_unusable(self, name: str) -> str:
         """Return the problem in one line, with its fix."""
         where = f"/api/v1/access-points/{name}"
         return (
-            f"{name}: invalid data in the database: {self.unusable[name][1]}: put another "
+            f"{name}: invalid data in the database: {self.unusable[name].reason}: put another "
             f"configuration in its place (PUT {where}/config), or remove it (DELETE {where})"
         )
 
@@ -200,8 +203,13 @@ class Service:
         self.wanted[config.name], self._configs[config.name] = entry, config
         self._revisions[config.name] = revision
         self.unusable.pop(config.name, None)
-        self.monitor.seen.pop(config.name, None)
-        self.backend.keep(config.name, config, max(revision, self._defaults_revision or 0))
+        self._pass_on(config.name)
+
+    def _pass_on(self, name: str) -> None:
+        """Pass the desired revision to the backend: that of the access point or of the defaults, the later one."""
+        self.monitor.seen.pop(name, None)
+        revision = max(self._revisions[name], self._defaults_revision or 0)
+        self.backend.desire(name, revision, self._to_run(self._configs[name]))
 
     def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
         """Return the configuration with an election id that no other controller on this database has.
@@ -234,11 +242,11 @@ class Service:
         `ProblemError`."""
         here = config.model_copy(update={"tls": None}) if self.backend.elsewhere else config
         if missing := missing_file(here):
-            raise ProblemError(422, missing)
+            raise ProblemError(INVALID, missing)
         try:
-            Program(config.pipeline).target.check(config)
+            parsed(config.pipeline).target.check(config)
         except ConfigError as error:
-            raise ProblemError(422, str(error)) from None
+            raise ProblemError(INVALID, str(error)) from None
 
     def whole(self, entry: dict[str, Any], defaults: Ncr | None = None) -> AccessPointConfig:
         """Return the configuration of an access point with the defaults; raises `pydantic.ValidationError`."""
@@ -249,6 +257,11 @@ class Service:
     def names(self) -> list[str]:
         """All access points."""
         return sorted(self._configs)
+
+    @property
+    def every(self) -> list[str]:
+        """All access points, also those of which no revision can be used here."""
+        return sorted({*self._configs, *self.unusable})
 
     def config(self, name: str) -> AccessPointConfig:
         """Return the configuration of an access point; raises `ProblemError` 404."""
@@ -263,9 +276,31 @@ class Service:
         """Return the lock that is held while an access point is changed."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    def revision(self, name: str) -> int:
-        """Return the revision in use."""
-        return self._revisions[name]
+    def standing(self, name: str) -> Standing:
+        """Return the desired revision of an access point, and the one in effect."""
+        if name in self.unusable:
+            return replace(self.unusable[name], reason=self._why_unusable(name))
+        return self.backend.standing(name)
+
+    def problem(self, name: str, seen: Observation | None) -> str | None:
+        """Return the problem of an access point, of which this was seen."""
+        return self.standing(name).reason or (seen["problem"] if seen else None) or self.notes.get(name)
+
+    async def in_effect(self, names: Iterable[str], seconds: float) -> bool:
+        """Wait until what is desired of these access points now is in effect; False: not within so many seconds."""
+        goals = {name: self.standing(name).revision for name in names}
+        deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
+
+        def reached(name: str) -> bool:
+            standing = self.standing(name)
+            return name not in self._configs or standing.since is None or (standing.in_effect or 0) >= goals[name]
+
+        while not all(reached(name) for name in goals):
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE)
+        return True
 
     async def add(self, config: AccessPointConfig, change: Change, dry: bool = False) -> AccessPointConfig:
         """Add an access point; `dry`: only check that it could be added."""
@@ -283,7 +318,6 @@ class Service:
                 revision = await self.write(self.store.put, config, None, change)
             except Conflict:
                 raise ProblemError(409, f"access point {config.name} exists already") from None
-            self.backend.add(self._to_run(whole))
             self._use(entry, whole, revision)
         return whole
 
@@ -297,13 +331,13 @@ class Service:
             if not dry:
                 await self.write(self.store.remove, name, self._based_on(name), change)
                 self.archive.forget(name)
-                await self._drop(name)
+                self._drop(name)
 
         await self._on_top(name, remove, whatever=True)
 
     def _based_on(self, name: str) -> int:
         """Return the revision that a change is based on."""
-        return self.unusable[name][0] if name in self.unusable else self._revisions[name]
+        return self.unusable[name].revision if name in self.unusable else self._revisions[name]
 
     async def _on_top(self, name: str, change: Callable[[], Awaitable[T]], whatever: bool = False) -> T:
         """Make a change on top of the present configuration, `whatever` it is, under a lock.
@@ -319,12 +353,11 @@ class Service:
                     return await change()
         raise ProblemError(409, f"{name}: others change it all the time: try again")
 
-    async def _drop(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         for known in (self.wanted, self._configs, self._revisions, self.unusable, self.notes):
             known.pop(name, None)
         self.monitor.drop(name)
-        await self.backend.remove(name)
-        self.backend.keep(name, None, 0)
+        self.backend.desire(name, 0, None)
 
     async def change(
         self, name: str, change: Change, entry: Callable[[], dict[str, Any]], dry: bool = False, whatever: bool = False
@@ -332,7 +365,7 @@ class Service:
         """Change an access point to the entry that `entry` returns, `whatever` it is now; `entry` may be called
         again. `dry`: only check the change."""
 
-        async def bring() -> AccessPointConfig:
+        async def store() -> AccessPointConfig:
             if not (whatever and name in self.unusable):
                 self.config(name)
             wanted = entry()
@@ -340,34 +373,15 @@ class Service:
             if wanted == self.wanted.get(name):
                 # Not a revision: those of changes stay within reach of a rollback.
                 return whole
-            if dry:
-                self._check(whole)
-                return whole
-            return await self._bring(wanted, whole, change)
-
-        return await self._on_top(name, bring, whatever)
-
-    async def _bring(self, entry: dict[str, Any], whole: AccessPointConfig, change: Change) -> AccessPointConfig:
-        before = self._configs.get(whole.name)
-        live = before is not None and is_live(before, whole)
-        if live:
-            await self.backend.attempt(self._to_run(whole))
-        else:
             self._check(whole)
-        try:
-            based_on = self._based_on(whole.name)
-            revision = await self.write(self.store.put, AccessPointConfig.model_validate(entry), based_on, change)
-        except (SQLAlchemyError, Conflict):
-            if live and before is not None:
-                await self.backend.bring(self._to_run(before))
-            raise
-        if before is None:
-            self.backend.add(self._to_run(whole))
-        elif not live:
-            await self.backend.bring(self._to_run(whole))
-        self.notes.pop(whole.name, None)
-        self._use(entry, whole, revision)
-        return whole
+            if not dry:
+                kept = AccessPointConfig.model_validate(wanted)
+                revision = await self.write(self.store.put, kept, self._based_on(name), change)
+                self.notes.pop(name, None)
+                self._use(wanted, whole, revision)
+            return whole
+
+        return await self._on_top(name, store, whatever)
 
     async def change_defaults(self, change: Change, wanted: Callable[[], Ncr], dry: bool = False) -> Ncr:
         """Change the NCR defaults of all access points that do not set these fields; `wanted` may be called again."""
@@ -381,7 +395,7 @@ class Service:
                     return ncr
                 with contextlib.suppress(Conflict):
                     revision = await self.write(self.store.put_ncr_defaults, ncr, self._defaults_revision, change)
-                    await self._use_defaults(ncr, revision)
+                    self._use_defaults(ncr, revision)
                     return ncr
         raise ProblemError(409, "others change the defaults all the time: try again")
 
@@ -392,18 +406,17 @@ class Service:
                 await stack.enter_async_context(self.lock(name))
             yield
 
-    async def _use_defaults(self, ncr: Ncr, revision: int | None) -> None:
+    def _use_defaults(self, ncr: Ncr, revision: int | None) -> None:
         self.defaults, self._defaults_revision = ncr, revision
         for name, entry in [*self.wanted.items()]:
             self._configs[name] = self.whole(entry)
-            await self.backend.bring(self._to_run(self._configs[name]))
-            self.backend.keep(name, self._configs[name], max(self._revisions[name], revision or 0))
+            self._pass_on(name)
 
     async def _read_defaults(self) -> None:
         """Reload the defaults from the database; call it with all locks held."""
         ncr, revision = await self.read(self.store.ncr_defaults)
         if revision != self._defaults_revision:
-            await self._use_defaults(ncr, revision)
+            self._use_defaults(ncr, revision)
 
     async def follow(self) -> None:
         """Follow changes by other controllers on the same database; for ever."""
@@ -420,12 +433,11 @@ class Service:
         await self._follow_defaults()
         there = await self.read(self.store.revisions)
         for name in {*there, *self._configs}:
-            if there.get(name) not in (self._revisions.get(name), self.unusable.get(name, (-1, ""))[0]):
+            if there.get(name) != self._revisions.get(name):
                 async with self.lock(name):
-                    try:
+                    # One that cannot be used here has been logged.
+                    with contextlib.suppress(ProblemError):
                         await self._follow(name)
-                    except ProblemError as error:
-                        LOG.warning("%s", error)
 
     async def reload(self, from_file: Iterable[AccessPointConfig]) -> None:
         """Reload the configuration file, as at a start; raises `ConfigError`, and then nothing has changed."""
@@ -457,22 +469,15 @@ class Service:
         found = await self.read(self.store.access_point, name)
         if found is None:
             if name in self._configs or name in self.unusable:
-                await self._drop(name)
+                self._drop(name)
             return
         entry, revision = found
         if revision == self._revisions.get(name):
             return
         try:
-            entry, whole = self._usable(entry)
-            self._check(whole)
-        except ProblemError as error:
-            self.unusable[name] = revision, error.detail
+            self._desire(entry, revision)
+        except ProblemError:
             raise ProblemError(503, self._why_unusable(name)) from None
-        if name in self._configs:
-            await self.backend.bring(self._to_run(whole))
-        else:
-            self.backend.add(self._to_run(whole))
-        self._use(entry, whole, revision)
 
     async def close(self) -> None:
         """Close the database, after keeping all samples."""

@@ -11,6 +11,7 @@ class AccessPointAnswer(TypedDict):
 
     name: str
     revision: int
+    revision_in_effect: int | None
     address: str
     device_id: int
     enabled: bool

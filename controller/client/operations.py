@@ -30,7 +30,12 @@ class Client(Transport):
         )
 
     def add_access_point(
-        self, body: models.AccessPointConfig, *, validate: bool | None = None, idempotency_key: str | None = None
+        self,
+        body: models.AccessPointConfig,
+        *,
+        validate: bool | None = None,
+        wait: float | None = None,
+        idempotency_key: str | None = None,
     ) -> models.AccessPointConfig:
         """Add an access point; it is connected at once unless `enabled` is false."""
         return cast(
@@ -38,7 +43,7 @@ class Client(Transport):
             self.call(
                 "POST",
                 "/api/v1/access-points",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key},
             ),
@@ -70,6 +75,7 @@ class Client(Transport):
         body: models.AccessPointConfigPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
@@ -80,14 +86,20 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/config",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
         )
 
     def replace_config(
-        self, name: str, body: models.AccessPointConfig, *, validate: bool | None = None, if_match: str | None = None
+        self,
+        name: str,
+        body: models.AccessPointConfig,
+        *,
+        validate: bool | None = None,
+        wait: float | None = None,
+        if_match: str | None = None,
     ) -> models.AccessPointConfig:
         """Replace the whole configuration: fields that are left out get their defaults."""
         return cast(
@@ -95,7 +107,7 @@ class Client(Transport):
             self.call(
                 "PUT",
                 f"/api/v1/access-points/{quote(name)}/config",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"if-match": if_match},
             ),
@@ -125,6 +137,7 @@ class Client(Transport):
         revision: int,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
@@ -134,7 +147,7 @@ class Client(Transport):
             self.call(
                 "POST",
                 f"/api/v1/access-points/{quote(name)}/revisions/{quote(revision)}/restore",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
         )
@@ -154,6 +167,7 @@ class Client(Transport):
         body: models.ClassWeightsPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.ClassWeights:
@@ -163,7 +177,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/class-weights",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -182,6 +196,7 @@ class Client(Transport):
         body: models.FeaturesPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.Features:
@@ -191,7 +206,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/features",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -210,6 +225,7 @@ class Client(Transport):
         body: models.NcrPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.Ncr:
@@ -220,7 +236,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/ncr",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -235,6 +251,7 @@ class Client(Transport):
         body: models.NcrPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.Ncr:
@@ -244,7 +261,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 "/api/v1/ncr-defaults",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -269,7 +286,14 @@ class Client(Transport):
         )
 
     def put_rule(
-        self, name: str, rule: str, body: models.Rule, *, validate: bool | None = None, if_match: str | None = None
+        self,
+        name: str,
+        rule: str,
+        body: models.Rule,
+        *,
+        validate: bool | None = None,
+        wait: float | None = None,
+        if_match: str | None = None,
     ) -> models.Rule:
         """Add or replace a rule: `{"name": "voice", "dscp": 46, "class_id": 3, "queue": 6, "regulated":
         false}`"""
@@ -278,18 +302,26 @@ class Client(Transport):
             self.call(
                 "PUT",
                 f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"if-match": if_match},
             ),
         )
 
-    def delete_rule(self, name: str, rule: str, *, validate: bool | None = None, if_match: str | None = None) -> None:
+    def delete_rule(
+        self,
+        name: str,
+        rule: str,
+        *,
+        validate: bool | None = None,
+        wait: float | None = None,
+        if_match: str | None = None,
+    ) -> None:
         """Remove a rule."""
         self.call(
             "DELETE",
             f"/api/v1/access-points/{quote(name)}/rules/{quote(rule)}",
-            query={"validate": validate},
+            query={"validate": validate, "wait": wait},
             headers={"if-match": if_match},
         )
 
@@ -312,6 +344,7 @@ class Client(Transport):
         body: models.PortPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.PortAnswer:
@@ -322,7 +355,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/ports/{quote(port)}",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),
@@ -381,6 +414,7 @@ class Client(Transport):
         body: models.StationPatch,
         *,
         validate: bool | None = None,
+        wait: float | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.OneStationAnswer:
@@ -391,7 +425,7 @@ class Client(Transport):
             self.call(
                 "PATCH",
                 f"/api/v1/access-points/{quote(name)}/stations/{quote(station)}",
-                query={"validate": validate},
+                query={"validate": validate, "wait": wait},
                 body=body,
                 headers={"idempotency-key": idempotency_key, "if-match": if_match},
             ),

@@ -17,6 +17,9 @@ SILENCE_SECONDS = 40.0
 PAGE = 500
 
 
+NOT_YET = 202
+
+
 class ApiError(Exception):
     """An answer that is an error (RFC 9457), or no answer: `status` is 0 then. The text is one line."""
 
@@ -45,6 +48,8 @@ class Transport:
         """Length of the list of which the last answer was a part."""
         self.etag: str | None = None
         """ETag of the last answer, for `if_match`."""
+        self.in_effect = True
+        """False: the last answer was to a change that is kept, and was not in effect within `wait` seconds."""
         self._http = httpx.Client(
             base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
         )
@@ -75,6 +80,7 @@ class Transport:
         total = answer.headers.get("x-total-count")
         self.total = int(total) if total else None
         self.etag = answer.headers.get("etag")
+        self.in_effect = answer.status_code != NOT_YET
         return answer.json() if answer.content else None
 
     def every(self, call: Callable[..., list[T]], *arguments: Any, **options: Any) -> list[T]:

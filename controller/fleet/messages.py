@@ -56,11 +56,11 @@ class Seen(Message):
 
     agent: Text
     revision: Count
-    """Revision that is applied to the access point."""
+    """Revision in effect: the last one that was in the switch completely; 0: none since the start."""
     lost: Count
     """Samples of history that it could not keep any longer."""
     problem: str | None
-    """Reason why the desired configuration is not applied."""
+    """Reason why the desired revision is not in effect."""
     observation: Observation
 
 
@@ -105,7 +105,7 @@ class Samples(Message):
 class Order(Message):
     """A request to an agent."""
 
-    do: Literal["flows", "stations", "flow", "usage", "change_flow", "counters", "attempt"]
+    do: Literal["flows", "stations", "flow", "usage", "change_flow", "counters"]
     arguments: dict[str, Any]
 
 

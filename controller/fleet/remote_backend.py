@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
-from ..agent.local_backend import Refused
+from ..agent.reconciler import AWAY, Refused, Standing
 from ..config import AccessPointConfig
 from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
@@ -62,8 +62,8 @@ class RemoteBackend:
         self._prepared = False
         self._heard: dict[str, Heard] = {}
         self._wanted: dict[str, Desired] = {}
-        self._kept_at: dict[str, float] = {}
-        """Times of the last changes, in seconds since the epoch."""
+        self._differs_at: dict[str, float] = {}
+        """Seconds since the epoch, since when another revision is desired than is in effect."""
         self._there: dict[str, tuple[int, Desired | None]] = {}
         """Values in the engine, as far as is known: their numbers there, and contents."""
         self._to_repair: set[str] = set()
@@ -77,58 +77,61 @@ class RemoteBackend:
         """Samples of history that agents could not keep any longer."""
         return sum(heard.seen.lost for heard in self._heard.values())
 
-    def prepare(self, configs: list[AccessPointConfig]) -> None:
-        """Do nothing: agents check their configurations themselves."""
-
     def start(self) -> None:
         """Do nothing: agents connect by themselves."""
-
-    def add(self, config: AccessPointConfig) -> None:
-        """Do nothing: `keep` tells the agent."""
-
-    async def remove(self, name: str) -> None:
-        """Forget the last message; `keep` tells the agent."""
-        self._heard.pop(name, None)
-
-    async def bring(self, config: AccessPointConfig) -> None:
-        """Do nothing: `keep` tells the agent."""
 
     async def stop(self) -> None:
         """Do nothing: agents keep running."""
 
-    async def attempt(self, config: AccessPointConfig) -> None:
-        """Try a change that is not kept yet; an agent that is away gets it once it is kept and the agent is back."""
-        if self._is_ready(config.name):
-            await self._order(config.name, "attempt", config=config.model_dump(mode="json"))
-
-    def keep(self, name: str, config: AccessPointConfig | None, revision: int) -> None:
-        """Send a configuration that the database has to the agents. None: it was removed."""
+    def desire(self, name: str, revision: int, config: AccessPointConfig | None) -> None:
+        """Send a revision that the database has to the agents. None: the access point was removed."""
         if config is None:
             self._wanted.pop(name, None)
-            self._kept_at.pop(name, None)
+            self._heard.pop(name, None)
         else:
             said = config.model_dump(mode="json", exclude={"election_id"})
             self._wanted[name] = Desired(revision=revision, config=said)
-            self._kept_at[name] = time.time()
+        self._compare(name)
         self._to_repair.add(name)
         self._poked.set()
+
+    def _compare(self, name: str) -> None:
+        """Note since when the agent's revision differs."""
+        wanted, heard = self._wanted.get(name), self._heard.get(name)
+        if wanted is None or (heard is not None and heard.seen.revision == wanted.revision):
+            self._differs_at.pop(name, None)
+        else:
+            self._differs_at.setdefault(name, time.time())
+
+    def standing(self, name: str) -> Standing:
+        """As `LocalBackend.standing`."""
+        wanted, heard = self._wanted.get(name), self._heard.get(name)
+        revision, in_effect = wanted.revision if wanted else 0, heard.seen.revision or None if heard else None
+        if name not in self._differs_at:
+            return Standing(revision, in_effect)
+        return Standing(revision, in_effect, self._differs_at[name], self._problem(name))
 
     def observe(self, name: str) -> Observation:
         """Return the state of an access point, as its agent reported last."""
         heard = self._heard.get(name)
         if heard is None:
-            raise Refused(503, f"{name}: no agent announced it: start one, and adopt it as {name}")
-        silent = time.monotonic() - heard.at
+            raise Refused(AWAY, self._problem(name) or "")
         observation = heard.seen.observation.copy()
-        observation["problem"] = heard.seen.problem or observation["problem"]
-        wanted = self._wanted.get(name)
-        if wanted is not None and heard.seen.revision != wanted.revision:
-            observation["differs_since"] = self._kept_at[name]
-        if silent >= SILENT_SECONDS:
+        observation["problem"] = self._problem(name)
+        if time.monotonic() - heard.at >= SILENT_SECONDS:
             observation["state"] = State.CONNECTING.value
-            reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"
-            observation["problem"] = f"{name}: no message from its agent for {round(silent)} s{reason}"
         return observation
+
+    def _problem(self, name: str) -> str | None:
+        """Return the problem of an access point, as far as is known here."""
+        heard = self._heard.get(name)
+        if heard is None:
+            return f"{name}: no agent announced it: start one, and adopt it as {name}"
+        silent = time.monotonic() - heard.at
+        if silent < SILENT_SECONDS:
+            return heard.seen.problem or heard.seen.observation["problem"]
+        reason = "" if self.engine.connected else f", as {self.engine.problem or 'the engine does not answer'}"
+        return f"{name}: no message from its agent for {round(silent)} s{reason}"
 
     async def flows(self, name: str, start: int) -> tuple[list[FlowObservation], int | None]:
         """As `LocalBackend.flows`."""
@@ -211,6 +214,7 @@ class RemoteBackend:
         # Among several agents the primary's message counts.
         if is_primary or before is None or before.seen.agent == seen.agent or now - before.at > SILENT_SECONDS / 2:
             self._heard[name] = Heard(seen, now)
+            self._compare(name)
 
     def _hear_desired(self, subject: str, data: bytes) -> None:
         """Handle a new value: of this replica, another one, or somebody without the right to write."""

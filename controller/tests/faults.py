@@ -383,7 +383,7 @@ class Trial:
         """Ask for another rule; who does not hear that it was done cannot know."""
         dscp, asked = self.random.randrange(1, 64), self.controller
         try:
-            answer = asked.send("PUT", "rules/r", {"name": "r", "class_id": 3, "dscp": dscp})
+            answer = asked.send("PUT", "rules/r", {"name": "r", "class_id": 3, "dscp": dscp}, wait=0)
         except httpx.HTTPError as error:
             self.rules.append(dscp)
             self._asked.append(f"{dscp}: {error!r}")

@@ -2,17 +2,19 @@
 """One access point's trouble is its own: a switch that says what no switch should, beside one that is well."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
 from finsy.proto import p4d, p4r, rpc_code, rpc_status
 
 from accesspoint.checks.harness.waiting import until
+from accesspoint.controller.agent.entries import identity
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.program import DIGEST_FLOWS, Program, flow_key
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.config import AccessPointConfig, Rule
+from accesspoint.controller.observation import Observation
 
 from .test_entries import config
 
@@ -28,6 +30,9 @@ class Switch:
         self.heard: list[p4r.StreamMessageRequest] = []
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
+        self.refuses: Callable[[p4r.Update], bool] = lambda update: False
+        """Whether it refuses this one of a Write's updates; it does the others."""
+        self._entries: dict[bytes, p4r.Update] = {}
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Called once while a Write is under way."""
         self.sessions = 0
@@ -39,12 +44,41 @@ class Switch:
             if self.meanwhile is not None:
                 meanwhile, self.meanwhile = self.meanwhile, None
                 await meanwhile()
-            self.written += p4r.WriteRequest.FromString(request).updates
+            self._write(p4r.WriteRequest.FromString(request).updates)
         elif method == "GetForwardingPipelineConfig":
             answer = p4r.GetForwardingPipelineConfigResponse()
             answer.config.cookie.cookie = self._program.schema.p4cookie
             return answer.SerializeToString()
         return b""
+
+    def _write(self, updates: Iterable[p4r.Update]) -> None:
+        """Do them, and say of each that cannot be done why (P4Runtime specification, 9.1.2)."""
+        errors = [p4r.Error(canonical_code=self._done(update)) for update in updates]
+        if any(error.canonical_code for error in errors):
+            status = rpc_status.Status(code=rpc_code.UNKNOWN, message="said a test")
+            for error in errors:
+                status.details.add().Pack(error)
+            raise RpcError(status)
+
+    def _done(self, update: p4r.Update) -> int:
+        if self.refuses(update):
+            return rpc_code.RESOURCE_EXHAUSTED
+        self.written.append(update)
+        if update.entity.WhichOneof("entity") != "table_entry":
+            return rpc_code.OK
+        key = identity(update.entity)
+        if (update.type == p4r.Update.INSERT) == (key in self._entries):
+            return rpc_code.ALREADY_EXISTS if key in self._entries else rpc_code.NOT_FOUND
+        if update.type == p4r.Update.DELETE:
+            del self._entries[key]
+        else:
+            self._entries[key] = update
+        return rpc_code.OK
+
+    @property
+    def entries(self) -> list[p4r.Update]:
+        """Entries of tables that it has, each by its last update."""
+        return [*self._entries.values()]
 
     def send(self, message: bytes) -> None:
         self.heard.append(p4r.StreamMessageRequest.FromString(message))
@@ -73,8 +107,10 @@ class Two:
         return _Way(self.switches[of.name])
 
     async def __aenter__(self) -> "Two":
-        self.backend.prepare(self.configs)
+        for of in self.configs:
+            self.backend.desire(of.name, 1, of)
         self.backend.start()
+        await until(lambda: len(self.backend.access_points) == len(self.configs))
         await until(lambda: all(self.of(name)["ticks"] > 1 for name in self.switches))
         return self
 
@@ -93,6 +129,17 @@ class Two:
         struct = p4d.P4StructLike(members=[p4d.P4Data(bitstring=member) for member in members])
         digest = p4r.DigestList(digest_id=digest_id or ids[name], list_id=7, data=[p4d.P4Data(struct=struct)])
         self.switch.says.put_nowait(p4r.StreamMessageResponse(digest=digest))
+
+
+async def observe(of: AccessPointConfig) -> Observation:
+    """Return the observation of an access point that is not connected."""
+    backend = LocalBackend(lambda name: None)
+    backend.desire(of.name, 1, of.model_copy(update={"enabled": False}))
+    backend.start()
+    await until(lambda: backend.access_points)
+    seen = backend.observe(of.name)
+    await backend.stop()
+    return seen
 
 
 class _Way:
@@ -174,7 +221,7 @@ async def test_a_change_while_a_session_begins_reaches_the_switch(monkeypatch: p
 
         async def change() -> None:
             rule = Rule(name="r", class_id=3, dscp=46)
-            await two.backend.attempt(two.configs[0].model_copy(update={"rules": [rule]}))
+            two.backend.desire("bad", 2, two.configs[0].model_copy(update={"rules": [rule]}))
 
         two.switch.meanwhile, before = change, two.switch.sessions
         two.switch.fails = lambda method: 13 if two.switch.sessions == before else 0

@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from finsy.proto import rpc_code
+from finsy.proto import p4r, rpc_code
 
 from accesspoint.checks.harness.waiting import until
-from accesspoint.controller.agent import local_backend
+from accesspoint.controller.agent import reconciler
+from accesspoint.controller.agent.access_point import is_live
 from accesspoint.controller.agent.flow import Flow
-from accesspoint.controller.agent.local_backend import Refused, is_live
 from accesspoint.controller.agent.program import FlowKey
+from accesspoint.controller.agent.reconciler import Refused, Standing
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.api.service import Service
-from accesspoint.controller.config import AccessPointConfig, Rule
+from accesspoint.controller.config import AccessPointConfig, Rule, Station
 from accesspoint.controller.state.database import connect
 
 from .test_agent import Two
@@ -27,8 +28,9 @@ RULE = Rule(name="voice", dscp=46, class_id=3)
 
 @pytest.fixture
 async def two(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
-    monkeypatch.setattr(local_backend, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(reconciler, "MAX_PAUSE", 0.1)
     async with Two() as made:
+        await until(lambda: made.backend.standing("bad") == Standing(1, 1))
         yield made
 
 
@@ -38,6 +40,14 @@ def refuse(two: Two, code: int = rpc_code.RESOURCE_EXHAUSTED) -> None:
 
 def accept(two: Two) -> None:
     two.switch.fails = lambda method: 0
+
+
+def is_rule(update: p4r.Update, two: Two, dscp: int | None = None) -> bool:
+    """Return True for an entry of one of the operator's rules."""
+    entry = update.entity.table_entry
+    if entry.table_id != two.program.schema.tables["classify"].id or entry.priority != RULE.priority:
+        return False
+    return dscp is None or bytes([dscp]) in [field.ternary.value for field in entry.match]
 
 
 def with_rule(of: AccessPointConfig, rule: Rule = RULE) -> AccessPointConfig:
@@ -51,60 +61,94 @@ def with_capacity(of: AccessPointConfig, number: int, capacity_bps: int) -> Acce
     return of.model_copy(update={"ports": ports})
 
 
-async def test_desired_configuration_that_is_refused_runs_as_soon_as_it_can(two: Two) -> None:
+async def test_desired_revision_that_is_refused_is_in_effect_as_soon_as_it_can(two: Two) -> None:
     ap = two.backend.access_points["bad"]
     refuse(two)
-    await two.backend.bring(with_rule(two.configs[0]))
-    seen = two.of("bad")
-    assert "what is desired does not run yet" in seen["problem"] and "RESOURCE_EXHAUSTED" in seen["problem"]
-    assert seen["differs_since"] is not None and not ap.config.rules
+    two.backend.desire("bad", 2, with_rule(two.configs[0]))
+    await until(lambda: two.backend.standing("bad").reason)
+    first = two.backend.standing("bad")
+    assert (first.revision, first.in_effect, ap.config.rules) == (2, 1, [])
+    assert "RESOURCE_EXHAUSTED" in str(first.reason) and two.of("bad")["problem"] == first.reason
     await asyncio.sleep(0.2)
-    assert two.of("bad")["differs_since"] == seen["differs_since"]
+    assert two.backend.standing("bad") == first
     accept(two)
-    await until(lambda: two.of("bad")["differs_since"] is None)
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
     assert (ap.config.rules, two.of("bad")["problem"]) == ([RULE], None)
     assert two.backend.access_points["bad"] is ap
 
 
-async def test_later_change_takes_the_place_of_one_that_waits(two: Two) -> None:
+async def test_later_revision_takes_the_place_of_one_that_waits(two: Two) -> None:
     refuse(two)
-    await two.backend.bring(with_rule(two.configs[0]))
-    later = with_rule(two.configs[0], RULE.model_copy(update={"name": "later"}))
-    with pytest.raises(Refused):
-        await two.backend.attempt(later)
-    assert two.of("bad")["differs_since"] is not None
+    two.backend.desire("bad", 2, with_rule(two.configs[0]))
+    await until(lambda: two.backend.standing("bad").reason)
+    since = two.backend.standing("bad").since
+    two.backend.desire("bad", 3, with_rule(two.configs[0], RULE.model_copy(update={"name": "later"})))
+    assert two.backend.standing("bad").since == since
     accept(two)
-    await two.backend.attempt(later)
-    await asyncio.sleep(0.2)
+    await until(lambda: two.backend.standing("bad") == Standing(3, 3))
     assert [rule.name for rule in two.backend.access_points["bad"].config.rules] == ["later"]
-    assert two.of("bad")["differs_since"] is None
 
 
 async def test_removed_access_point_is_not_tried_again(two: Two) -> None:
     refuse(two)
-    await two.backend.bring(with_rule(two.configs[0]))
-    await two.backend.remove("bad")
+    two.backend.desire("bad", 2, with_rule(two.configs[0]))
+    await until(lambda: two.backend.standing("bad").reason)
+    two.backend.desire("bad", 0, None)
+    await until(lambda: "bad" not in two.backend.access_points)
     await asyncio.sleep(0.2)
     with pytest.raises(Refused):
         two.of("bad")
     accept(two)
 
 
+async def test_removed_access_point_that_is_desired_again_runs(two: Two) -> None:
+    two.backend.desire("bad", 0, None)
+    await asyncio.sleep(0)
+    two.backend.desire("bad", 3, with_rule(two.configs[0]))
+    await until(lambda: two.backend.standing("bad") == Standing(3, 3))
+    assert two.backend.access_points["bad"].config.rules == [RULE]
+
+
+async def test_two_parts_that_are_valid_together_change_together(two: Two) -> None:
+    """Without `ncr` there are no limits: of a change of both, neither comes first."""
+    ap, limited = two.backend.access_points["bad"], {"02:00:00:00:00:01": Station(limit_down_bps=1_000_000)}
+    two.backend.desire("bad", 2, two.configs[0].model_copy(update={"stations": limited}))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
+    off = two.configs[0].features.model_copy(update={"ncr": False})
+    two.backend.desire("bad", 3, two.configs[0].model_copy(update={"features": off}))
+    await until(lambda: two.backend.standing("bad") == Standing(3, 3))
+    assert (ap.config.features.ncr, ap.config.stations) == (False, {})
+
+
+async def test_write_that_was_done_in_part_is_completed(two: Two) -> None:
+    """Keep account of the accepted part, so that the next try asks for the rest only."""
+    refused = RULE.model_copy(update={"name": "refused", "dscp": 10})
+    two.switch.refuses = lambda update: is_rule(update, two, 10)
+    two.backend.desire("bad", 2, two.configs[0].model_copy(update={"rules": [RULE, refused]}))
+    await until(lambda: two.backend.standing("bad").reason)
+    assert [entry for entry in two.switch.entries if is_rule(entry, two, 46)] == []
+    two.switch.refuses = lambda update: False
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
+    assert len([entry for entry in two.switch.entries if is_rule(entry, two)]) == 2
+
+
 async def test_defaults_reach_all_although_one_switch_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_backend, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(reconciler, "MAX_PAUSE", 0.1)
     two = Two()
     service = Service(connect(f"sqlite:///{tmp_path / 'state.db'}"), two.backend)
     await service.load(two.configs)
     service.start()
     running = two.backend.access_points
-    await until(lambda: all(two.of(name)["ticks"] > 1 for name in running))
+    await until(lambda: len(running) == 2 and all(two.of(name)["ticks"] > 1 for name in running))
     refuse(two)
     defaults = service.defaults.model_copy(update={"step_ms": 5.0})
     assert await service.change_defaults(CHANGE, lambda: defaults) == defaults
-    assert running["well"].config.ncr.step_ms == 5.0 and two.of("well")["differs_since"] is None
-    assert running["bad"].config.ncr.step_ms != 5.0 and two.of("bad")["differs_since"] is not None
+    await until(lambda: service.standing("well").since is None and service.standing("bad").reason)
+    assert running["well"].config.ncr.step_ms == 5.0 and service.standing("well").since is None
+    assert running["bad"].config.ncr.step_ms != 5.0 and service.standing("bad").since is not None
+    assert not await service.in_effect(["bad", "well"], 0.1)
     accept(two)
-    await until(lambda: two.of("bad")["differs_since"] is None)
+    assert await service.in_effect(["bad", "well"], 60)
     assert running["bad"].config.ncr.step_ms == 5.0
     await two.backend.stop()
     await service.close()
@@ -115,7 +159,8 @@ async def test_rate_of_a_port_changes_within_the_session(two: Two) -> None:
     regulator, ticks, sessions = ap.loop.ports[2], ap.loop.ticks, ap.connection.sessions
     device = regulator.device
     two.switch.written.clear()
-    await two.backend.attempt(with_capacity(two.configs[0], 2, 900_000))
+    two.backend.desire("bad", 2, with_capacity(two.configs[0], 2, 900_000))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
     await until(lambda: ap.loop.ticks > ticks + 2)
     assert (regulator.capacity, regulator.estimate.capacity) == (112_500, 112_500)
     assert (ap.loop.ports[2], regulator.device, ap.connection.sessions) == (regulator, device, sessions)

@@ -35,6 +35,7 @@ from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.history import Archive
 
 from .engines import Server, connected, missing_engine, server
+from .test_agent import observe
 from .test_config import PORTS, access_point
 from .test_entries import PIPELINE
 
@@ -203,7 +204,7 @@ async def test_a_removal_is_told_and_an_older_replica_does_not_undo_it(
         await eventually(is_gone)
         async with Replica(nats, database) as second:
             # It hears late: what it has is older.
-            second.fleet.keep("ap1", config("ap1"), 1)
+            second.fleet.desire("ap1", 1, config("ap1"))
             await asyncio.sleep(0.5)
             assert await is_gone()
             answer = await client.post("/api/v1/access-points", json=access_point(name="ap1", pipeline=PIPELINE))
@@ -385,9 +386,7 @@ async def test_an_engine_that_falls_silent_is_missed(nats: Server, replica: Repl
 
 
 async def observed() -> Observation:
-    backend = LocalBackend(lambda name: None)
-    backend.prepare([config("ap1")])
-    return backend.observe("ap1")
+    return await observe(config("ap1"))
 
 
 async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,19 +5,17 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.metrics import OTHERS, exposition
 from accesspoint.controller.observation import MEASURES, TICK_BOUNDS, Observation
 
+from .test_agent import observe
 from .test_entries import config
 
 ODD = 'a "name" \\ of\ntwo lines'
 
 
 async def observed() -> Observation:
-    backend = LocalBackend(lambda name: None)
-    backend.prepare([config().model_copy(update={"name": "ap1"})])
-    return backend.observe("ap1")
+    return await observe(config().model_copy(update={"name": "ap1"}))
 
 
 def read(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -38,7 +36,11 @@ async def test_every_metric_is_read_as_it_is_meant() -> None:
     seen["tick_counts"], seen["tick_seconds"] = [1] * (len(TICK_BOUNDS) + 1), 0.5
     for port in seen["ports"]:
         port["delay_ms"], port["capacity_used_bps"], port["capacity_learned_bps"] = 250.0, 8e6, None
-    found = read(exposition([seen, seen | {"name": "ap2", "state": "ready", "stations_named": []}], 5, 6))
+    found = read(
+        exposition(
+            [seen, seen | {"name": "ap2", "state": "ready", "stations_named": []}], 5, 6, {"ap1": False, "ap3": True}
+        )
+    )
 
     ports = [(port["port"], port["role"]) for port in seen["ports"]]
     place = {"access_point": "ap1", "port": str(ports[0][0]), "role": ports[0][1]}
@@ -46,6 +48,7 @@ async def test_every_metric_is_read_as_it_is_meant() -> None:
     assert (place, 1e6) in found["ap_capacity_bytes_per_second"]
     assert "ap_capacity_learned_bytes_per_second" not in found
     assert found["ap_ready"] == [({"access_point": "ap1"}, 0), ({"access_point": "ap2"}, 1)]
+    assert found["ap_differs"] == [({"access_point": "ap1"}, 0), ({"access_point": "ap3"}, 1)]
     station = {"access_point": "ap1", "station": "02:00:00:00:00:0b"}
     assert found["ap_station_info"] == [(station | {"name": ODD}, 1)]
     assert (station | {"direction": "up"}, 7) in found["ap_station_bytes_total"]
@@ -63,4 +66,7 @@ async def test_every_metric_is_read_as_it_is_meant() -> None:
 
 
 def test_nothing_is_seen_of_nobody() -> None:
-    assert read(exposition([], 0, 0)).keys() == {"controller_lost_samples_total", "controller_ended_connections_total"}
+    assert read(exposition([], 0, 0, {})).keys() == {
+        "controller_lost_samples_total",
+        "controller_ended_connections_total",
+    }

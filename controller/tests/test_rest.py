@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from accesspoint.checks.harness.waiting import free_port
+from accesspoint.checks.harness.waiting import free_port, until
 from accesspoint.controller import config as configuration
 from accesspoint.controller import observation
 from accesspoint.controller.agent.local_backend import LocalBackend
@@ -173,18 +173,38 @@ async def test_a_change_is_kept_for_when_the_switch_is_back(client: httpx.AsyncC
     assert (await client.get(f"{AP}/features")).json()["sparse"] is False
 
 
+async def test_a_client_that_waits_is_told_whether_a_change_is_in_effect(client: httpx.AsyncClient) -> None:
+    for method, path, body in (
+        ("PATCH", f"{AP}/ncr", {"alpha": 0.1}),
+        ("PATCH", f"{AP}/ports/2", {"capacity_bps": 900_000}),
+        ("PATCH", f"{AP}/stations/02:00:00:00:00:01", {"name": "Printer"}),
+        ("PUT", f"{AP}/rules/a", {"name": "a", "dscp": 1, "class_id": 5}),
+        ("DELETE", f"{AP}/rules/a", None),
+        ("PATCH", "/api/v1/ncr-defaults", {"beta": 0.1}),
+    ):
+        answer = await client.request(method, f"{path}?wait=0.1", json=body)
+        assert answer.status_code == 202, f"{method} {path}: {answer.text}"
+        seen = (await client.get(AP)).json()
+        assert (seen["revision_in_effect"], seen["differs_since"] is None) == (None, False)
+    off = await client.patch(f"{AP}/config?wait=60", json={"enabled": False})
+    seen = (await client.get(AP)).json()
+    assert (off.status_code, seen["revision_in_effect"], seen["differs_since"]) == (200, seen["revision"], None)
+    assert (await client.patch(f"{AP}/ncr?wait=61", json={"alpha": 0.1})).status_code == 422
+
+
 async def test_access_points_come_and_go(client: httpx.AsyncClient, api: Api) -> None:
     body = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap2", "enabled": False}
     made = await client.post("/api/v1/access-points", json=body)
     assert (made.status_code, made.headers["location"]) == (201, "/api/v1/access-points/ap2")
     assert (await client.post("/api/v1/access-points", json=body)).status_code == 409
+    await until(lambda: "ap2" in api.backend.access_points)
     assert (await client.get("/api/v1/access-points/ap2")).json()["state"] == "stopped"
     assert [ap["name"] for ap in (await client.get("/api/v1/access-points?state=stopped")).json()] == ["ap2"]
     assert (await client.patch("/api/v1/access-points/ap2/config", json={"enabled": True})).status_code == 200
-    assert (await client.get("/api/v1/access-points/ap2")).json()["state"] == "connecting"
+    await until(lambda: api.backend.observe("ap2")["state"] == "connecting")
     assert (await client.delete("/api/v1/access-points/ap2")).status_code == 204
     assert (await client.get("/api/v1/access-points/ap2")).status_code == 404
-    assert sorted(api.backend.access_points) == ["ap1"]
+    await until(lambda: sorted(api.backend.access_points) == ["ap1"])
     wrong = access_point(pipeline=PIPELINE) | {"name": "ap3", "ports": [{**body["ports"][0], "port": 0}]}
     refused = await client.post("/api/v1/access-points", json=wrong)
     assert (refused.status_code, "port 0 does not exist on" in refused.json()["detail"]) == (422, True)
@@ -380,7 +400,7 @@ async def test_events_tell_of_many_in_parts(
     api.app.state.streams.closing.set()
     lines = (await asking).text.splitlines()
     told = [json.loads(line.removeprefix("data: "))["name"] for line in lines if line.startswith("data: ")]
-    assert told == api.service.names
+    assert told[: len(api.service.names)] == api.service.names
 
 
 async def test_the_api_describes_itself(client: httpx.AsyncClient) -> None:
@@ -473,7 +493,7 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     assert (await client.patch(path, json={"locked_port": 1})).json()["name"] == "Zoë: laptop 💻"
     config = (await client.get(f"{AP}/config")).json()
     assert config["stations"]["02:00:00:00:00:01"]["locked_port"] == 1
-    assert api.backend.access_points["ap1"].config.stations["02:00:00:00:00:01"].locked_port == 1
+    await until(lambda: running.config.stations["02:00:00:00:00:01"].locked_port == 1)
     assert api.backend.access_points["ap1"] is running, "what is said of a station begins no new session"
     assert (await client.patch(path, json={"name": None})).json()["locked_port"] == 1
     assert (await client.get(path)).json()["name"] is None
@@ -513,8 +533,8 @@ async def test_rate_of_a_port_is_changed_by_itself(client: httpx.AsyncClient, ap
     path, running = f"{AP}/ports/2", api.backend.access_points["ap1"]
     changed = await client.patch(path, json={"capacity_bps": 900_000})
     assert (changed.status_code, changed.json()["capacity_bps"], changed.json()["role"]) == (200, 900_000, "uplink")
+    await until(lambda: running.loop.ports[2].capacity == 112_500)
     assert api.backend.access_points["ap1"] is running
-    assert running.loop.ports[2].capacity == 112_500
     ports = (await client.get(f"{AP}/config")).json()["ports"]
     assert [port["capacity_bps"] for port in ports] == [14_000_000, 900_000]
     assert (await client.patch(path, json={"queue_limit": None})).json()["queue_limit"] == 1000

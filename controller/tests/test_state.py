@@ -403,6 +403,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     first, second = (service.Service(engine, backend) for backend in backends)
     for each in (first, second):
         await each.load([config()])
+        each.start()
     following = asyncio.create_task(second.follow())
 
     async def followed(true: Callable[[], bool]) -> None:
@@ -417,7 +418,7 @@ async def test_two_controllers_on_one_database_follow_each_other(
     await first.change_defaults(CHANGE, lambda: Ncr(alpha=0.5))
     await followed(lambda: second.names == ["ap1", "ap2"] and second.config("ap2").ncr.alpha == 0.5)
     await followed(lambda: second.config("ap1").class_weights.downlink == 9)
-    assert backends[1].access_points["ap1"].config.class_weights.downlink == 9
+    await until(lambda: backends[1].access_points["ap1"].config.class_weights.downlink == 9)
     # A change takes the other's with it, also before it is followed.
     await change(second, station_idle_timeout=99)
     await change(first, flow_idle_timeout=9)

@@ -76,7 +76,7 @@ async def test_an_access_point_that_cannot_be_used_keeps_no_other_from_its_work(
         assert (await client.get(AP)).status_code == 404
         # Another configuration in its place mends it.
         whole = access_point(pipeline=PIPELINE, enabled=False)
-        put = await client.put(f"{AP}/config", json=whole)
+        put = await client.put(f"{AP}/config?wait=60", json=whole)
         assert (put.status_code, (await client.get(AP)).json()["state"]) == (200, "stopped")
     await api.backend.stop()
     await api.service.close()

@@ -194,12 +194,20 @@ export function accessPoint(page, ap) {
     say(mistaken, wrong.map((port) => `Port ${port.port}: ${port.capacity_problem}.`).join(" "));
   }
 
+  /** The desired revision, and since when another one is in effect. */
+  function revision(event) {
+    if (event.differs_since == null) return `revision ${event.revision}`;
+    const since = new Date(event.differs_since * 1000).toLocaleString();
+    return `revision ${event.revision} is not in effect since ${since} (${event.revision_in_effect ?? "none"} is)`;
+  }
+
   function update() {
     const { event } = ap;
     if (!event) return;
     const now = ap.now();
     dot.className = `dot ${event.state}`;
-    say(state, `${event.state}${page.addresses.get(ap.name) ? `, ${page.addresses.get(ap.name)}` : ""}`);
+    const of = page.addresses.get(ap.name) ? `, ${page.addresses.get(ap.name)}` : "";
+    say(state, `${event.state}${of}, ${revision(event)}`);
     why.hidden = !ap.problem;
     say(why, ap.problem ?? "");
     const active = event.ports.reduce((result, port) => result + port.flows_active, 0);

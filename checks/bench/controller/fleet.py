@@ -77,7 +77,10 @@ def config(number: int) -> AccessPointConfig:
 async def seen() -> Observation:
     """Return an observation as an agent publishes it."""
     backend = LocalBackend(lambda name: None)
-    backend.prepare([config(0)])
+    backend.desire("ap0", 1, config(0).model_copy(update={"enabled": False}))
+    backend.start()
+    while not backend.access_points:
+        await asyncio.sleep(0)
     found = backend.observe("ap0")
     found["state"] = "ready"
     return found

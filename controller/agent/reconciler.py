@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reconciler of one access point: the only place from which desired state reaches it.
+
+    desire --> desired revision --+-- equal: wait for the next one
+                                  |
+                                  +-- different: _bring, within the session or by a new one; again until equal
+                                  |
+    the switch has its entries --> revision in effect
+
+A revision is brought about completely or not at all: when the switch refuses it, the one before stays in effect. A
+switch that is away gets what is desired when its session begins. As long as the two revisions differ, `standing` says
+since when, and why.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from finsy.proto import rpc_code
+
+from ..config import AccessPointConfig, ConfigError
+from .access_point import AccessPoint, is_live
+from .connection import SessionError, State
+from .transport import RpcError
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_PAUSE, MAX_PAUSE = 0.1, 4.0
+"""Seconds between two tries, doubled each time: what is desired runs within 10 s after it can."""
+
+
+class Refused(Exception):
+    """A request that cannot be served: an HTTP status, and one line that says why."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The desired revision of an access point against the one in effect."""
+
+    revision: int
+    """The desired one."""
+    in_effect: int | None
+    """The last one that was in the switch completely; None: none since the start."""
+    since: float | None = None
+    """Seconds since the epoch, since when they differ; None: they do not."""
+    reason: str | None = None
+    """Why they differ, in one line; None: it is being brought about."""
+
+
+class Reconciler:
+    """Brings one access point from the revision in effect to the desired one.
+
+    Args:
+        name: its name.
+        access_points: has the running access point, by name.
+        make: makes an access point of a configuration; raises `ConfigError`.
+        changed: called with the name when another revision is in effect.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        access_points: dict[str, AccessPoint],
+        make: Callable[[AccessPointConfig], AccessPoint],
+        changed: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._access_points = access_points
+        self._make = make
+        self._changed = changed
+        self._revision = 0
+        self._config: AccessPointConfig | None = None
+        self._in_effect: int | None = None
+        self._since: float | None = None
+        self._reason: str | None = None
+        self._session: asyncio.Task[None] | None = None
+        self._desired = asyncio.Event()
+
+    def desire(self, revision: int, config: AccessPointConfig | None) -> None:
+        """Desire a revision; None: the access point is removed."""
+        if self._in_effect == self._revision or self._since is None:
+            self._since = time.time()
+        self._revision, self._config = revision, config
+        self._desired.set()
+
+    @property
+    def standing(self) -> Standing:
+        """Return the desired revision and the one in effect."""
+        ap = self._access_points.get(self._name)
+        if self._in_effect == self._revision or (ap is not None and ap.connection.state == State.BACKUP):
+            # What a backup desires, the primary brings about.
+            return Standing(self._revision, self._in_effect)
+        away = None if ap is None else ap.connection.problem
+        return Standing(self._revision, self._in_effect, self._since, self._reason or away)
+
+    async def run(self) -> None:
+        """Reconcile until the access point is removed."""
+        pause = FIRST_PAUSE
+        while True:
+            if self._desired.is_set():
+                self._desired.clear()
+                pause = FIRST_PAUSE
+            try:
+                await self._bring(self._revision, self._config)
+                self._reason = None
+            except (Refused, ConfigError) as error:
+                reason = f"{self._name}: what is desired does not run yet: {error}; trying again"
+                if reason != self._reason:
+                    LOG.warning("%s", reason, extra={"access_point": self._name})
+                self._reason = reason
+            if self._config is None and self._name not in self._access_points:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if self.standing.since is None else pause):
+                    await self._desired.wait()
+            pause = min(2 * pause, MAX_PAUSE)
+
+    async def _bring(self, revision: int, config: AccessPointConfig | None) -> None:
+        """Bring a revision about, completely or not at all. Nobody else writes desired state to an access point.
+
+        Raises `Refused` or `ConfigError`.
+        """
+        ap = self._access_points.get(self._name)
+        if ap is None or config is None or not is_live(ap.config, config):
+            # One that cannot be made ends nothing.
+            made = None if config is None else self._make(config)
+            await self.end()
+            if made is not None:
+                self._begin(made, revision)
+            return
+        ap.program.target.check(config)
+        before = ap.config.model_copy(), ap.revision
+        if before != (config, revision):
+            ap.configure(config, revision)
+        try:
+            await to_switch(ap, ap.sync())
+        except Refused as refused:
+            if refused.status == REFUSES:
+                ap.configure(*before)
+                with contextlib.suppress(Refused):
+                    await to_switch(ap, ap.sync())
+                raise
+        if not config.enabled:
+            self._written(revision)
+
+    def _begin(self, ap: AccessPoint, revision: int) -> None:
+        ap.revision, ap.written = revision, self._written
+        self._access_points[self._name] = ap
+        if ap.config.enabled:
+            self._session = asyncio.create_task(ap.run())
+        else:
+            ap.connection.state = State.STOPPED
+            self._written(revision)
+
+    def _written(self, revision: int) -> None:
+        if revision != self._in_effect:
+            self._in_effect = revision
+            self._changed(self._name)
+
+    async def end(self) -> None:
+        """End the session, and remove all feedback."""
+        ap = self._access_points.pop(self._name, None)
+        if ap is not None:
+            await ap.release()
+        session, self._session = self._session, None
+        if session is not None:
+            session.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await session
+
+
+REFUSES, AWAY = 502, 503
+"""Statuses of HTTP for a switch that refuses, and one that is away."""
+
+
+async def to_switch(ap: AccessPoint, call: Awaitable[T]) -> T:
+    """Await a call to the switch; raises `Refused`."""
+    try:
+        return await call
+    except SessionError as error:
+        raise Refused(AWAY, str(error)) from None
+    except RpcError as error:
+        if error.code in (rpc_code.CANCELLED, rpc_code.UNAVAILABLE):
+            # A session that ends cancels the calls that are under way.
+            raise Refused(AWAY, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
+        raise Refused(REFUSES, f"{ap.config.name}: the switch refuses: {error}") from None
