@@ -34,10 +34,8 @@ RELEASE_SECONDS = 0.3
 MANAGED = (*FLOW_TABLES.values(), "learn", "forward", "port_feedback", "class_feedback")
 """Tables whose entries do not follow from the configuration alone."""
 
-LIVE = ("features", "ncr", "class_weights", "rules", "stations", "sparse", "queue_shares", "limits", "ports")
-"""Fields that change within a session; a change of any other field starts a new session."""
-LIVE_OF_PORT = ("capacity_bps", "queue_limit", "regulated")
-"""Fields of a port, of the same."""
+NEW_SESSION = ("name", "enabled", "address", "tls", "device_id", "election_id", "pipeline")
+"""Fields whose change starts a new session; so does another role of a port. All else changes within the session."""
 
 GENERATIONS_PER_EPOCH = 16
 """Each controller that takes a switch over counts one epoch more, which the switch keeps for the next one. It gives
@@ -46,11 +44,10 @@ flow indices whose last generation nobody knows a generation of its own epoch.""
 
 def is_live(before: AccessPointConfig, after: AccessPointConfig) -> bool:
     """Return True when a change needs no new session: counters, feedback and integrators stay."""
-    changed = {name for name in type(after).model_fields if getattr(before, name) != getattr(after, name)}
-    if not changed <= {*LIVE}:
-        return False
-    shapes = [[port.model_dump(exclude={*LIVE_OF_PORT}) for port in config.ports] for config in (before, after)]
-    return shapes[0] == shapes[1]
+    roles = {port.port: port.role for port in before.ports}
+    return all(getattr(before, name) == getattr(after, name) for name in NEW_SESSION) and all(
+        roles.get(port.port, port.role) == port.role for port in after.ports
+    )
 
 
 class AccessPoint:
@@ -108,10 +105,14 @@ class AccessPoint:
     def configure(self, config: AccessPointConfig, revision: int) -> None:
         """Use another configuration from now on, within the session; `sync` writes its entries."""
         # Not one after the other: between two of them the configuration would be neither.
-        vars(self.config).update({name: getattr(config, name) for name in LIVE})
+        vars(self.config).update(vars(config))
         self.revision = revision
-        self.loop.configure()
-        self.usage.configure()
+        for manager in (self.loop, self.flows, self.usage):
+            manager.configure()
+        for known in (self.activity, self.signals):
+            for place in [*known]:
+                if (place if isinstance(place, int) else place[0]) not in self.loop.ports:
+                    del known[place]
 
     async def sync(self) -> None:
         """Write the configuration's entries to the switch; one that is away gets them when its session begins."""
@@ -122,6 +123,7 @@ class AccessPoint:
             await self._entries.sync(self.connection, self._wanted())
             self.loop.forget_meters()
             await self.stations.sync(self.connection)
+            await self.flows.sync(self.connection)
         self.written(revision)
 
     def _wanted(self) -> list[Encodable]:

@@ -47,6 +47,11 @@ class EntrySet:
             for key, entity in self._installed.items()
             if key not in after and not _is_cell(entity)
         ]
+        for key, entity in self._installed.items():
+            if key not in after and entity.meter_entry.HasField("config"):
+                # A cell cannot be deleted: one of a port that was removed lets everything pass again.
+                cell = p4r.MeterEntry(meter_id=entity.meter_entry.meter_id, index=entity.meter_entry.index)
+                updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(meter_entry=cell)))
         for key, entity in after.items():
             before = self._installed.get(key)
             if before is None and not _is_cell(entity):

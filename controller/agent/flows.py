@@ -90,6 +90,11 @@ class Flows:
         self.by_index: dict[int, Flow] = {}
         self._by_ingress: Counter[int] = Counter()
         self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
+        self._ports, self._idle_timeout = self._ports_now(), config.flow_idle_timeout
+        """What the entries were written for."""
+
+    def _ports_now(self) -> set[int]:
+        return {port.port for port in self._config.ports}
 
     def forget(self) -> None:
         """Forget all flows: the pipeline was pushed again."""
@@ -98,6 +103,22 @@ class Flows:
         self.by_key.clear()
         self.by_index.clear()
         self._by_ingress.clear()
+        self._ports, self._idle_timeout = self._ports_now(), self._config.flow_idle_timeout
+
+    def configure(self) -> None:
+        """Apply another idle timeout: the loop writes it, some flows with each tick."""
+        if not self._program.flows_time_out or self._config.flow_idle_timeout == self._idle_timeout:
+            return
+        self._idle_timeout = self._config.flow_idle_timeout
+        for flow in self.by_key.values():
+            flow.change.entity.table_entry.idle_timeout_ns = round(self._idle_timeout * 1e9)
+        self._loop.rewrite(self.by_index.values())
+
+    async def sync(self, connection: Connection) -> None:
+        """End the flows through ports that were removed."""
+        gone, self._ports = self._ports - self._ports_now(), self._ports_now()
+        if gone:
+            await self.age(connection, [key for key in self.by_key if {key.ingress_port, key.egress_port} & gone])
 
     @property
     def free(self) -> int:
@@ -169,6 +190,9 @@ class Flows:
                 known.confirmed = now
             return known if lost else None
         ingress_port = key.ingress_port
+        if self._config.port(ingress_port) is None:
+            # It was removed meanwhile.
+            return None
         of_port = self._by_ingress[ingress_port]
         if of_port >= self._config.limits.flows_per_port:
             self.refused.add(PORT, "port %d has %d flows, more stay unknown", ingress_port, of_port)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from finsy.proto import p4r, rpc_code
 
-from ..config import AccessPointConfig
+from ..config import AccessPointConfig, Port
 from ..law import LAWS
 from ..observation import TICK_BOUNDS
 from .classes import class_ids, ruled_class
@@ -98,7 +98,7 @@ class Loop:
         """Ticks by duration, in the intervals of `TICK_BOUNDS`."""
         self.tick_seconds = 0.0
         """Duration of all ticks together."""
-        self._volumes = {port.port: Volumes() for port in config.ports}
+        self._volumes: dict[int, Volumes] = {}
         self._counters = {program.schema.counters[name].id: name for name in (*VOLUMES, *GROUP_COUNTERS)}
         self._entries: dict[Key, p4r.Update] = {}
         """The last update of each feedback entry."""
@@ -115,11 +115,14 @@ class Loop:
 
     def forget(self) -> None:
         """Forget all flows and feedback entries, at the beginning of a session."""
-        config = self._config
         self.flows = FlowTable()
-        self.ports = {
-            port.port: PortRegulator(config, port, self.flows, [], self._volumes[port.port]) for port in config.ports
-        }
+        self.ports = {port.port: self._regulator(port) for port in self._config.ports}
+        self._added: set[int] = set()
+        """Ports of this session whose counters were not read yet."""
+        self._retired: list[Change] = []
+        """Deletions of the feedback of ports that were removed."""
+        self._group_packets = self._group_bytes = 0
+        """Group traffic of removed ports, less what added ones had before: the others' count goes on."""
         self._by_index: dict[int, Flow] = {}
         self._fresh: deque[Flow] = deque()
         self._turn: deque[Flow] = deque()
@@ -156,8 +159,12 @@ class Loop:
         """The last update of each port's and queue's meter."""
         self._all_classes = True
 
+    def _regulator(self, port: Port) -> PortRegulator:
+        return PortRegulator(self._config, port, self.flows, [], self._volumes.setdefault(port.port, Volumes()))
+
     def configure(self) -> None:
-        """Apply changed parameters of the configuration; the ports, their roles included, are the same."""
+        """Apply changed parameters of the configuration; the roles of ports are the same."""
+        self._set_ports()
         for regulator in self.ports.values():
             regulator.configure(self._config)
             port = regulator.port
@@ -171,6 +178,32 @@ class Loop:
         self._set_cells()
         self._all_classes = True
 
+    def _set_ports(self) -> None:
+        """Begin and end regulators; those of other ports go on."""
+        before = self.ports
+        self.ports = {port.port: before.get(port.port) or self._regulator(port) for port in self._config.ports}
+        for number in before.keys() - self.ports.keys():
+            gone = self._volumes.pop(number)
+            self._group_packets += gone.group_arrived_packets[0]
+            self._group_bytes += gone.group_arrived_bytes[0]
+            self.flows.active[[*before[number].active]] = False
+            for key in [key for key in self._written if key[0] == number]:
+                self._retired.append((key, self._program.update(p4r.Update.DELETE, feedback_entry(key))))
+                del self._written[key]
+                self._entries.pop(key, None)
+        self._added = (self._added | (self.ports.keys() - before.keys())) & self.ports.keys()
+        if self.ports.keys() != before.keys():
+            self.forget_meters()
+
+    def _begin_added(self) -> None:
+        """Regulate added ports from now on, with the counters that were just read as their beginning."""
+        for number in self._added:
+            volumes = self.ports[number].volumes
+            self._group_packets -= volumes.group_arrived_packets[0]
+            self._group_bytes -= volumes.group_arrived_bytes[0]
+            self.ports[number].resume(0.0, {})
+        self._added.clear()
+
     def add(self, flows: "Iterable[Flow]", now: float) -> None:
         """Read and regulate these flows from now on; their entries are in the switch."""
         for flow in flows:
@@ -178,6 +211,10 @@ class Loop:
             self._by_index[flow.index] = flow
             self.added(flow)
             self._fresh.append(flow)
+
+    def rewrite(self, flows: "Iterable[Flow]") -> None:
+        """Write the entries of these flows again, some with each tick."""
+        self._to_write.update(dict.fromkeys(flow.index for flow in flows if flow.index in self._by_index))
 
     def change(self, flow: Flow) -> None:
         """Write a flow's entry again after its properties have changed."""
@@ -233,8 +270,12 @@ class Loop:
             await self._ended.wait()
 
     async def _tick(self) -> None:
-        asked = {flow.match: flow for flow in self._next_flows()}
-        request = b"".join([self._asks_cells, *[flow.reading for flow in asked.values()]])
+        if self._retired:
+            # Before anything is inserted again.
+            retired, self._retired = self._retired, []
+            await self._write(retired)
+        asked, cells = {flow.match: flow for flow in self._next_flows()}, self._asks_cells
+        request = b"".join([cells, *[flow.reading for flow in asked.values()]])
         try:
             answer = await self._transport.call("Read", request, timeout=ANSWER_SECONDS)
         except RpcError as error:
@@ -245,6 +286,8 @@ class Loop:
             return
         now = asyncio.get_running_loop().time()
         self._count(p4r.ReadResponse.FromString(answer).entities, asked, now)
+        if cells is self._asks_cells:
+            self._begin_added()
         await self._write(self._regulate(now))
 
     async def _write(self, changes: list[Change]) -> None:
@@ -261,7 +304,7 @@ class Loop:
                     raise
                 # A flow may have ended meanwhile. A missing entry of a port or class is inserted again.
                 if isinstance(what, tuple):
-                    del self._written[what]
+                    self._written.pop(what, None)
                     self._all_classes = True
             if not error.parts:
                 raise
@@ -376,8 +419,8 @@ class Loop:
     def _count_group(self) -> None:
         """Give each port the group traffic that came in through the others."""
         volumes = [regulator.volumes for regulator in self.ports.values()]
-        packets = sum([each.group_arrived_packets[0] for each in volumes])
-        size = sum([each.group_arrived_bytes[0] for each in volumes])
+        packets = self._group_packets + sum([each.group_arrived_packets[0] for each in volumes])
+        size = self._group_bytes + sum([each.group_arrived_bytes[0] for each in volumes])
         for regulator, each in zip(self.ports.values(), volumes, strict=True):
             goes_back = regulator.port.reflects
             each.others_packets = packets - (0 if goes_back else each.group_arrived_packets[0])
@@ -388,6 +431,8 @@ class Loop:
         self._count_group()
         law, changes, changed = LAWS[self._config.ncr.law], list[Change](), self._all_classes
         for number, regulator in self.ports.items():
+            if number in self._added:
+                continue
             capacity = regulator.capacity
             looked_at = regulator.update(now)
             if regulator.capacity != capacity:

@@ -30,6 +30,9 @@ from .station import Station, format_mac, station_number
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
 
+RETIMED_PER_WRITE = 64
+"""Stations that get another idle timeout with one write."""
+
 LOST_SECONDS = 1.0
 """As `flows.LOST_SECONDS`."""
 
@@ -52,6 +55,8 @@ class Stations:
         self.ask: Callable[[int, tuple[int, int, int]], None] = lambda mac, place: None
         """Called with a MAC address, and its port and VLAN, when a contest is opened: to have the host there speak."""
         self.contests = Contests()
+        self._idle_timeout = config.station_idle_timeout
+        """What the entries were written with."""
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
@@ -60,6 +65,7 @@ class Stations:
         self.at.clear()
         self._by_port.clear()
         self.contests.clear()
+        self._idle_timeout = self._config.station_idle_timeout
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
         """Resume from the entries of `learn` and `forward` that the switch has; return the updates that fix them."""
@@ -101,6 +107,9 @@ class Stations:
         known = self.by_number.get(place)
         # The switch reports addresses without an entry: it is lost, unless the digest was sent before it was written.
         if known is not None and known.port == port and now - known.confirmed <= LOST_SECONDS:
+            return
+        if self._config.port(port) is None:
+            # It was removed meanwhile.
             return
         contested = self.contests.contested(place, now) if known is None else None
         goal = port if known is not None and known.port == port else self._goal(mac, known, port, now)
@@ -162,10 +171,13 @@ class Stations:
         return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
 
     async def sync(self, connection: Connection) -> None:
-        """Apply settings: forget a station that is locked to another port, drop what is sent to a blocked one."""
+        """Apply settings: forget a station that is locked to another port or behind one that was removed, drop what is
+        sent to a blocked one, write another idle timeout."""
+        idle, ports = self._config.station_idle_timeout, {port.port for port in self._config.ports}
+        retimed = [*self.by_number.values()] if idle != self._idle_timeout else []
         for known in [*self.by_number.values()]:
             where = known.mac, known.outer_vid, known.inner_vid
-            if self._locked(known.mac) not in (None, known.port):
+            if known.port not in ports or self._locked(known.mac) not in (None, known.port):
                 self._forget(known)
                 await self._take_back(connection, known)
             elif self._blocked(known.mac) != known.blocked:
@@ -173,6 +185,18 @@ class Stations:
                 forward = self._forward(*where, known.port, blocked)
                 await connection.write_existing([self._update(p4r.Update.MODIFY, forward)])
                 known.blocked = blocked
+        for start in range(0, len(retimed), RETIMED_PER_WRITE):
+            part = [known for known in retimed[start : start + RETIMED_PER_WRITE] if self._is_known(known)]
+            await connection.write_existing([self._update(p4r.Update.MODIFY, self._learned(known)) for known in part])
+        self._idle_timeout = idle
+
+    def _is_known(self, station: Station) -> bool:
+        return self.by_number.get(station_number(station.mac, station.outer_vid, station.inner_vid)) is station
+
+    def _learned(self, station: Station) -> fy.P4TableEntry:
+        entry = learn_entry(station.mac, station.outer_vid, station.inner_vid, station.port, "known_source")
+        entry.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
+        return entry
 
     async def _take_back(self, connection: Connection, known: Station) -> None:
         where = known.mac, known.outer_vid, known.inner_vid

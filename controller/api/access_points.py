@@ -146,7 +146,7 @@ async def change_config(
     patch: AccessPointPatch,  # type: ignore[valid-type]
     how: Asked,
 ) -> Response:
-    """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new session."""
+    """Change anything: `{"enabled": false}` disconnects. Another address or role of a port begins a new session."""
     assert isinstance(patch, BaseModel)
 
     def entry() -> dict[str, Any]:

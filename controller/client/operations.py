@@ -79,7 +79,7 @@ class Client(Transport):
         idempotency_key: str | None = None,
         if_match: str | None = None,
     ) -> models.AccessPointConfig:
-        """Change anything: `{"enabled": false}` disconnects. Another address or other ports begin a new
+        """Change anything: `{"enabled": false}` disconnects. Another address or role of a port begins a new
         session."""
         return cast(
             models.AccessPointConfig,

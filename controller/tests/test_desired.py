@@ -12,14 +12,14 @@ from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent import reconciler
 from accesspoint.controller.agent.access_point import is_live
 from accesspoint.controller.agent.flow import Flow
-from accesspoint.controller.agent.program import FlowKey
+from accesspoint.controller.agent.program import DIGEST_SOURCE, ECT0, FlowKey
 from accesspoint.controller.agent.reconciler import Refused, Standing
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.api.service import Service
 from accesspoint.controller.config import AccessPointConfig, Rule, Station
 from accesspoint.controller.state.database import connect
 
-from .test_agent import Two
+from .test_agent import IPV4, MEMBERS, Two
 from .test_entries import config
 from .test_rest import CHANGE
 
@@ -171,12 +171,96 @@ async def test_rate_of_a_port_changes_within_the_session(two: Two) -> None:
 
 def test_changes_within_a_session_and_others() -> None:
     of = config()
-    for name, value in (("flow_idle_timeout", 5.0), ("address", "127.0.0.1:1"), ("device_id", 7)):
+    for name, value in (("enabled", False), ("address", "127.0.0.1:1"), ("device_id", 7)):
         assert not is_live(of, of.model_copy(update={name: value}))
     assert is_live(of, with_capacity(of, 2, 900_000)) and is_live(of, with_rule(of))
-    isolated = [port.model_copy(update={"isolated": not port.isolated}) for port in of.ports]
-    assert not is_live(of, of.model_copy(update={"ports": isolated}))
-    assert not is_live(of, of.model_copy(update={"ports": of.ports[:1]}))
+    assert is_live(of, of.model_copy(update={"flow_idle_timeout": 5.0}))
+    for fields, live in (({"isolated": False}, True), ({"role": "uplink"}, False)):
+        changed = [of.ports[0].model_copy(update=fields), *of.ports[1:]]
+        assert is_live(of, of.model_copy(update={"ports": changed})) is live
+    assert is_live(of, of.model_copy(update={"ports": of.ports[:1]})) and is_live(of, with_port(of))
+
+
+def with_port(of: AccessPointConfig) -> AccessPointConfig:
+    return of.model_copy(update={"ports": [*of.ports, of.ports[0].model_copy(update={"port": 3})]})
+
+
+async def learn(two: Two) -> None:
+    """Let the switch report a station behind port 3, and a flow that it sends."""
+    two.tell(DIGEST_SOURCE, b"\x02\0\0\0\0\x01", b"\3", b"\0", b"\0")
+    two.tell(IPV4, *MEMBERS[:5], b"\3", b"\2", *MEMBERS[7:])
+    ap = two.backend.access_points["bad"]
+    await until(lambda: ap.stations.by_number and ap.flows.by_index)
+
+
+async def test_ports_come_and_go_within_the_session(two: Two) -> None:
+    ap = two.backend.access_points["bad"]
+    others, sessions = dict(ap.loop.ports), ap.connection.sessions
+    two.backend.desire("bad", 2, with_port(two.configs[0]))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
+    ticks = ap.loop.ticks
+    await until(lambda: ap.loop.ticks > ticks + 2)
+    assert [port["port"] for port in two.of("bad")["ports"]] == [1, 2, 3]
+    await learn(two)
+    await ap.loop._write([ap.loop._entry((3, None, ECT0), 500)])
+    of_third = len([entry for entry in two.switch.entries if is_of_port(entry, 3)])
+    two.backend.desire("bad", 3, two.configs[0])
+    await until(lambda: two.backend.standing("bad") == Standing(3, 3))
+    await until(lambda: not [entry for entry in two.switch.entries if is_of_port(entry, 3)])
+    assert of_third >= 4, "roles, a station, a flow, feedback"
+    assert ([port["port"] for port in two.of("bad")["ports"]], ap.stations.by_number, ap.flows.by_index) == (
+        [1, 2],
+        {},
+        {},
+    )
+    assert (two.backend.access_points["bad"], ap.connection.sessions, ap.loop.ports) == (ap, sessions, others)
+    assert {number: id(each) for number, each in ap.loop.ports.items()} == {n: id(each) for n, each in others.items()}
+
+
+def is_of_port(update: p4r.Update, number: int) -> bool:
+    """Return True for an entry with this port in its key or action."""
+    entry = update.entity.table_entry
+    values = [field.exact.value for field in entry.match] + [each.value for each in entry.action.action.params[:1]]
+    return bytes([number]) in values
+
+
+async def test_group_traffic_of_a_removed_port_is_no_queue_of_others(two: Two) -> None:
+    loop = two.backend.access_points["bad"].loop
+    two.backend.desire("bad", 2, with_port(two.configs[0]))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2) and not loop._added)
+    for number, packets in ((1, 5), (2, 7), (3, 11)):
+        loop.ports[number].volumes.group_arrived_packets[0] = packets
+    loop._count_group()
+    assert loop.ports[2].volumes.others_packets == 16
+    two.backend.desire("bad", 3, two.configs[0])
+    await until(lambda: two.backend.standing("bad") == Standing(3, 3))
+    loop._count_group()
+    assert loop.ports[2].volumes.others_packets == 16
+    # A port that comes back has counted before; it is no burst of now.
+    two.backend.desire("bad", 4, with_port(two.configs[0]))
+    await until(lambda: two.backend.standing("bad") == Standing(4, 4) and not loop._added)
+    loop._added = {3}
+    loop.ports[3].volumes.group_arrived_packets[0] = 20
+    loop._begin_added()
+    loop._count_group()
+    assert loop.ports[2].volumes.others_packets == 16
+
+
+async def test_idle_timeouts_change_within_the_session(two: Two) -> None:
+    ap, sessions = two.backend.access_points["bad"], two.switch.sessions
+    two.backend.desire("bad", 2, with_port(two.configs[0]))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
+    await learn(two)
+    timeouts = {"flow_idle_timeout": 5.0, "station_idle_timeout": 60.0}
+    two.backend.desire("bad", 3, with_port(two.configs[0]).model_copy(update=timeouts))
+
+    def of_table(name: str) -> int:
+        entries = [update.entity.table_entry for update in two.switch.entries]
+        (found,) = [entry for entry in entries if entry.table_id == two.program.schema.tables[name].id]
+        return int(found.idle_timeout_ns)
+
+    await until(lambda: (of_table("flows_ipv4"), of_table("learn")) == (5_000_000_000, 60_000_000_000))
+    assert (two.backend.access_points["bad"], two.switch.sessions) == (ap, sessions)
 
 
 async def test_flow_indices_are_free_again_when_a_session_ends_while_flows_age(two: Two) -> None:

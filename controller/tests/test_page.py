@@ -129,6 +129,21 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: B
     assert window.complaints() == []
 
 
+def test_a_port_that_is_removed_leaves_the_page(link_lab: SwitchLab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    window.log_in(controller.url, token(controller, "admin"))
+    window.find(".overview th a").click()
+    rows = "[aria-label='Ports'] tbody tr"
+    window.wait_text(f"{rows}:last-child th", lambda text: text == "2 uplink")
+    both = controller.get("config")["ports"]
+    controller.send("PATCH", "config", {"ports": both[:1]})
+    window.wait_text(f"{rows}:last-child th", lambda text: text == "1 station")
+    assert window.text("#port").splitlines() == ["All ports", "Port 1, station"]
+    controller.send("PATCH", "config", {"ports": both})
+    window.wait_text(f"{rows}:last-child th", lambda text: text == "2 uplink")
+
+
 def test_the_api_can_be_read_in_a_browser(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     window.open(f"{controller.url}/docs")

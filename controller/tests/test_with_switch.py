@@ -263,6 +263,32 @@ def test_features_rules_and_gate_change_while_it_runs(any_lab: SwitchLab) -> Non
     assert controller.get()["state"] == "ready"
 
 
+def test_ports_and_rates_change_while_it_runs(any_lab: SwitchLab) -> None:
+    """Without a new session, and without losing what was counted or learned behind other ports."""
+    controller = any_lab.controller()
+    any_lab.introduce(controller)
+    both = controller.get("config")["ports"]
+    assert controller.send("PATCH", "config", {"ports": both[:1]}).status_code == 200
+    assert [port["port"] for port in controller.get("ports")] == [1]
+    wait_for(lambda: not controller.knows(SERVER) and controller.knows(STATION))
+    up = udp(STATION, SERVER, 1000, 2000)
+    any_lab.wires[1].send(up)
+    assert up not in any_lab.wires[2].received()
+    assert controller.send("PATCH", "config", {"ports": both}).status_code == 200
+    for number in range(10):
+        rate = {"capacity_bps": 900_000 + number, "queue_limit": 1000 + number}
+        assert controller.send("PATCH", "ports/2", rate).status_code == 200
+    any_lab.introduce(controller)
+    any_lab.wires[1].send(up)
+    assert any_lab.wires[2].gathered(1, lambda frame: frame[36:38] == (2000).to_bytes(2)) == [up]
+    timeouts = {"flow_idle_timeout": 20, "station_idle_timeout": 200}
+    assert controller.send("PATCH", "config", timeouts).status_code == 200
+    before = controller.get()
+    assert (before["sessions"], before["revision_in_effect"]) == (1, before["revision"])
+    wait_for(lambda: controller.get()["loop"]["ticks"] > before["loop"]["ticks"] + 5)
+    assert controller.get("ports")[1]["capacity_used_bps"] == 900_009
+
+
 def test_a_flow_gets_weight_and_class(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)

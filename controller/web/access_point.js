@@ -170,12 +170,20 @@ export function accessPoint(page, ap) {
   }
 
   function updatePorts(event) {
+    for (const [number, { element, choice }] of portRows) {
+      if (event.ports.some((port) => port.port === number)) continue;
+      element.remove();
+      choice.remove();
+      portRows.delete(number);
+      if (chosen === number) chosen = null;
+    }
     for (const port of event.ports) {
       if (!portRows.has(port.port)) {
         const row = portRow(port);
+        row.choice = h("option", { value: port.port }, `Port ${port.port}, ${port.role}`);
         portRows.set(port.port, row);
         portBody.append(row.element);
-        portPick.append(h("option", { value: port.port }, `Port ${port.port}, ${port.role}`));
+        portPick.append(row.choice);
       }
       const { cells, meter } = portRows.get(port.port);
       const last = ap.last?.ports.get(port.port);
