@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
+from ..agent.classes import CLASS_NAMES
 from ..agent.reconciler import Refused
-from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, ClassId, MacAddress, Station
+from ..agent.regulator import class_weight
+from ..config import AccessPointConfig, ClassId, MacAddress, Station
 from ..observation import (
     MEASURES,
     ClassObservation,
@@ -54,8 +56,6 @@ from .problems import ProblemError, changes, responses
 from .service import Service
 
 router = APIRouter(tags=["live"])
-
-CLASS_NAMES = {0: "none", CLASS_DOWNLINK: "downlink", CLASS_UPLINK: "uplink"}
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
 StationPath = Annotated[MacAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])]
@@ -107,7 +107,6 @@ def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
 
 def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer]:
     """Return the classes over all ports."""
-    weights = config.class_weights
     by_class: dict[int, list[ClassObservation]] = {}
     for port in seen["ports"]:
         for entry in port["classes"]:
@@ -117,7 +116,7 @@ def classes_of(config: AccessPointConfig, seen: Observation) -> list[ClassAnswer
         ClassAnswer(
             class_id=class_id,
             name=CLASS_NAMES.get(class_id, "operator"),
-            weight={CLASS_DOWNLINK: weights.downlink, CLASS_UPLINK: weights.uplink}.get(class_id, weights.other),
+            weight=class_weight(config, class_id),
             share=sum(entry["sent_bytes"] for entry in entries) / total if total else 0.0,
             sent_packets=sum(entry["sent_packets"] for entry in entries),
             sent_bytes=sum(entry["sent_bytes"] for entry in entries),

@@ -80,6 +80,6 @@ export const protocol = (value) => PROTOCOLS[value] ?? `protocol ${value}`;
 export const end = (address, port) => (address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
 
 /** Names of the classes, as in `class-weights`. */
-export const className = (id) => ({ 1: "downlink", 2: "uplink" })[id] ?? (id ? `class ${id}` : "neither");
+export const className = (id) => ({ 1: "downlink", 2: "uplink" })[id] ?? (id ? `class ${id}` : "none");
 export const classColour = (id) => ({ 1: "--down", 2: "--up" })[id] ?? "--other";
 export const weightName = (id) => ({ 1: "downlink", 2: "uplink" })[id] ?? "other";
