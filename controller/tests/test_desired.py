@@ -18,6 +18,7 @@ from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.api.service import Service
 from accesspoint.controller.config import AccessPointConfig, Rule, Station
 from accesspoint.controller.state.database import connect
+from accesspoint.controller.state.store import document
 
 from .test_agent import IPV4, MEMBERS, Two
 from .test_entries import config
@@ -132,14 +133,23 @@ async def test_write_that_was_done_in_part_is_completed(two: Two) -> None:
     assert len([entry for entry in two.switch.entries if is_rule(entry, two)]) == 2
 
 
-async def test_defaults_reach_all_although_one_switch_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Two, Service]]:
+    """Two access points and a service over them, all in effect."""
     monkeypatch.setattr(reconciler, "MAX_PAUSE", 0.1)
     two = Two()
     service = Service(connect(f"sqlite:///{tmp_path / 'state.db'}"), two.backend)
     await service.load(two.configs)
     service.start()
+    assert await service.in_effect(["bad", "well"], 60)
+    yield two, service
+    await two.backend.stop()
+    await service.close()
+
+
+async def test_defaults_reach_all_although_one_switch_refuses(served: tuple[Two, Service]) -> None:
+    two, service = served
     running = two.backend.access_points
-    await until(lambda: len(running) == 2 and all(two.of(name)["ticks"] > 1 for name in running))
     refuse(two)
     defaults = service.defaults.model_copy(update={"step_ms": 5.0})
     assert await service.change_defaults(CHANGE, lambda: defaults) == defaults
@@ -150,8 +160,36 @@ async def test_defaults_reach_all_although_one_switch_refuses(tmp_path: Path, mo
     accept(two)
     assert await service.in_effect(["bad", "well"], 60)
     assert running["bad"].config.ncr.step_ms == 5.0
-    await two.backend.stop()
-    await service.close()
+
+
+async def test_reload_that_a_switch_refuses_is_in_effect_later(served: tuple[Two, Service]) -> None:
+    two, service = served
+    refuse(two)
+    await service.reload([with_rule(two.configs[0]), two.configs[1]])
+    await until(lambda: service.standing("bad").reason)
+    assert service.config("bad").rules == [RULE] and service.standing("well").since is None
+    accept(two)
+    assert await service.in_effect(["bad"], 60)
+    assert two.backend.access_points["bad"].config.rules == [RULE]
+
+
+async def test_revision_that_cannot_be_used_here_is_reported(served: tuple[Two, Service]) -> None:
+    """Another controller, of a machine with other files, has stored it: the one before stays in effect."""
+    two, service = served
+    before = service.standing("bad")
+    other = {"p4info": "elsewhere.p4info.txtpb", "device_config": "elsewhere.json"}
+    there = AccessPointConfig.model_validate({**document(two.configs[0]), "pipeline": other})
+    revision = service.store.put(there, before.revision, CHANGE)
+    await service._follow_all()
+    standing = service.standing("bad")
+    assert (standing.revision, standing.in_effect, standing.since is None) == (revision, before.revision, False)
+    assert "elsewhere.p4info.txtpb: no such file" in str(standing.reason)
+    await service._follow_all()
+    assert service.standing("bad") == standing
+    whole = document(with_rule(two.configs[0]))
+    await service.change("bad", CHANGE, lambda: whole, whatever=True)
+    assert await service.in_effect(["bad"], 60)
+    assert service.standing("bad").since is None
 
 
 async def test_rate_of_a_port_changes_within_the_session(two: Two) -> None:
