@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
-from ..config import AccessPointConfig
+from ..config import AccessPointConfig, missing_file
 from ..observation import (
     ClassObservation,
     FlowObservation,
@@ -42,9 +42,6 @@ ACTIVE_SECONDS = 10.0
 
 class LocalBackend:
     """The access points of this process; `ready`, `connect` and `elect` as in `AccessPoint`."""
-
-    elsewhere = False
-    """True when the access points, and the files that a configuration names, are on other machines."""
 
     lost = 0
     """Samples of history that agents could not keep; those of this process are the service's own."""
@@ -97,6 +94,11 @@ class LocalBackend:
     def _make(self, config: AccessPointConfig) -> AccessPoint:
         # A copy, since `AccessPoint.configure` changes it.
         return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
+
+    @staticmethod
+    def missing_file(config: AccessPointConfig) -> str | None:
+        """Return a file of a configuration that does not exist on the access point's machine, in one line, or None."""
+        return missing_file(config)
 
     def standing(self, name: str) -> Standing:
         """Return the desired revision of an access point, and the one in effect."""

@@ -103,13 +103,10 @@ def _system(app: FastAPI, service: Service, registry: prometheus_client.Collecto
         responses={503: responses()[503]},
     )
     async def ready(service: Serving) -> Any:
-        """Answers when the service can do its work: database and regulating process answer; needs no token."""
+        """Answers when the service can do its work: it has started, and the database answers; needs no token."""
         if not service.started:
             raise ProblemError(503, "starting")
         await service.read(service.store.check)
-        if not service.backend.elsewhere:
-            for name in service.names[:1]:
-                service.monitor.observe(name)
         return ReadyAnswer(
             status="ready", access_points=len(service.names), history=service.monitor.history_problem or "ok"
         )

@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..agent.local_backend import LocalBackend
 from ..agent.program import parsed
 from ..agent.reconciler import Standing
-from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, missing_file, one_line
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, one_line
 from ..observation import Observation
 from ..state.database import explain
 from ..state.history import Archive
@@ -143,7 +143,8 @@ class Service:
     def tasks(self) -> list[asyncio.Task[None]]:
         """Start the tasks that run in addition to requests."""
         work = [self.monitor.keep_history(), self.follow()]
-        if not self.backend.elsewhere:
+        if isinstance(self.backend, LocalBackend):
+            # Agents sample by themselves.
             work.append(self.monitor.sample())
         return [asyncio.create_task(each) for each in work]
 
@@ -240,8 +241,7 @@ class Service:
     def _check(self, config: AccessPointConfig) -> None:
         """Check that its files exist and are the access point's program, and that its switch has such ports; raises
         `ProblemError`."""
-        here = config.model_copy(update={"tls": None}) if self.backend.elsewhere else config
-        if missing := missing_file(here):
+        if missing := self.backend.missing_file(config):
             raise ProblemError(INVALID, missing)
         try:
             parsed(config.pipeline).target.check(config)

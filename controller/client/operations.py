@@ -604,6 +604,6 @@ class Client(Transport):
         return cast(models.HealthAnswer, self.call("GET", "/healthz"))
 
     def ready(self) -> models.ReadyAnswer:
-        """Answers when the service can do its work: database and regulating process answer; needs no
+        """Answers when the service can do its work: it has started, and the database answers; needs no
         token."""
         return cast(models.ReadyAnswer, self.call("GET", "/readyz"))

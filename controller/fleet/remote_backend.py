@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..agent.connection import State
 from ..agent.reconciler import AWAY, Refused, Standing
-from ..config import AccessPointConfig
+from ..config import AccessPointConfig, missing_file
 from ..observation import FlowObservation, Observation, StationObservation, UsageObservation
 from .credentials import key_of
 from .engine import DESIRED, Conflict, Engine, Unavailable
@@ -52,8 +52,6 @@ class RemoteBackend:
         standing: returns whether the database desires an access point, and the newest revision of all; it may raise.
         copies: number of the engine's servers that keep each value.
     """
-
-    elsewhere = True
 
     def __init__(self, engine: Engine, standing: Callable[[str], Awaitable[tuple[bool, int]]], copies: int = 1) -> None:
         self.engine = engine
@@ -94,6 +92,11 @@ class RemoteBackend:
         self._compare(name)
         self._to_repair.add(name)
         self._poked.set()
+
+    @staticmethod
+    def missing_file(config: AccessPointConfig) -> str | None:
+        """As `LocalBackend.missing_file`; certificates cannot be seen here."""
+        return missing_file(config.model_copy(update={"tls": None}))
 
     def _compare(self, name: str) -> None:
         """Note since when the agent's revision differs."""
