@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn those_who_answer_are_found_by_what_they_answer_for() {
         let what = format!("hosts-test-{}", std::process::id());
-        let listeners: Vec<_> = ["/a", "/a", "/ab"].map(|part| listen(&format!("{what}{part}")).unwrap()).into();
+        let _listeners: Vec<_> = ["/a", "/a", "/ab"].map(|part| listen(&format!("{what}{part}")).unwrap()).into();
         assert_eq!(connect(&format!("{what}/a")).unwrap().len(), 2);
         assert_eq!(connect(&what).unwrap().len(), 3);
         assert!(connect("hosts-test").unwrap().is_empty());
