@@ -70,7 +70,7 @@ def test_search_from_disk_finds_page(site: Path) -> None:
     with browser() as window:
         window.open(f"file://{site}/index.html")
         window.run("document.querySelector('[data-md-toggle=search]').click()")
-        window.find("input.md-search__input").send_keys("glossary")
+        window.type("input.md-search__input", "glossary")
         assert eventually(lambda: "Glossary and names" in window.text(".md-search-result"), 120)
 
 

@@ -9,6 +9,7 @@ after the other, then mutants and BMv2. Nothing that fails is tried again.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -164,8 +165,8 @@ ROWS = (
     ("check",),
 )
 """Parts of `make test`, the longest first; those of a row run one after the other, for both want cargo's lock."""
-AT_ONCE = 5
-"""Rows that run at the same time, as each waits more than it computes."""
+AT_ONCE = 1 + (os.cpu_count() or 2)
+"""Rows that run at the same time: one more than cores, as each waits for a part of its time."""
 ALL_ROW = ("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants")
 """Parts of `make test-all` after those: tests that keep times have the machine for themselves."""
 

@@ -18,7 +18,7 @@ from finsy.proto import gnmi
 from accesspoint.topologies.bmv2_commands import entities, p4info_of
 from accesspoint.topologies.links.profiles import parse_rate, parse_time
 
-TIMEOUT = 20.0  # s
+TIMEOUT = 60.0  # s
 COUNTERS = ("in-pkts", "out-pkts", "out-discards")
 
 

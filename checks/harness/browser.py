@@ -43,6 +43,24 @@ class Browser:
         """Return the elements that are present now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
+    def click(self, selector: str) -> None:
+        """Click the first element of a CSS selector, once there is one."""
+        self._act(selector, lambda element: element.click())
+
+    def type(self, selector: str, keys: str) -> None:
+        """Send keys to the first element of a CSS selector, once there is one."""
+        self._act(selector, lambda element: element.send_keys(keys))
+
+    def _act(self, selector: str, action: Callable[[WebElement], None]) -> None:
+        def acted() -> bool:
+            # The page may have drawn it anew since it was found.
+            with contextlib.suppress(StaleElementReferenceException):
+                action(self.find(selector))
+                return True
+            return False
+
+        wait_for(acted)
+
     def text(self, selector: str) -> str:
         """Return the text of the first such element, or nothing."""
         with contextlib.suppress(NoSuchElementException, StaleElementReferenceException):
@@ -75,8 +93,8 @@ class Browser:
     def log_in(self, url: str, token: str) -> None:
         """As people do."""
         self.open(url)
-        self.find("#token").send_keys(token)
-        self.find("form.login button").click()
+        self.type("#token", token)
+        self.click("form.login button")
         wait_for(lambda: self.text("#stream") == "live")
 
     def wait_text(self, selector: str, fits: Callable[[str], bool]) -> str:

@@ -298,7 +298,7 @@ class Controller:
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Any request, as an admin."""
         headers = {"authorization": f"Bearer {self.token}"} | options.pop("headers", {})
-        return httpx.request(method, self.url + path, headers=headers, timeout=20, **options)
+        return httpx.request(method, self.url + path, headers=headers, timeout=WAIT_SECONDS, **options)
 
     def counter(self, name: str, port: int) -> int:
         """Packets of one counter of a port, all classes together."""

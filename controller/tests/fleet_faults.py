@@ -193,7 +193,7 @@ def outage(fleet: Fleet, seconds: float) -> list[str]:
         assert found < ended - began + 2, f"{name}: {found} samples of {ended - began:.0f} s: some are there twice"
         lines.append(f"{name}: {found} samples in history of {ended - began:.0f} s")
     headers = {"authorization": f"Bearer {fleet.token}"}
-    metrics = httpx.get(f"{fleet.urls[0]}/metrics", headers=headers, timeout=20).text
+    metrics = httpx.get(f"{fleet.urls[0]}/metrics", headers=headers, timeout=120).text
     assert "controller_lost_samples_total 0.0" in metrics, "samples were lost"
     return lines
 

@@ -89,33 +89,33 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: B
     controller = link_lab.controller()
     link_lab.introduce(controller)
     window.open(controller.url)
-    window.find("#token").send_keys("nothing")
-    window.find("form.login button").click()
+    window.type("#token", "nothing")
+    window.click("form.login button")
     window.wait_text("form.login .why", lambda text: "is not valid" in text)
     window.run("document.getElementById('token').value = ''")
     window.log_in(controller.url, token(controller, "operator"))
     assert "operator" in window.text("#who")
     with talking(link_lab):
         window.wait_text(".overview td:nth-child(3)", lambda text: text.endswith("kbit/s") and text != "0 kbit/s")
-        window.find(".overview th a").click()
+        window.click(".overview th a")
         window.wait_text("h1", lambda text: text == "ap1")
         assert window.driver.title == "ap1"
         window.wait_text(".chart .legend b", lambda text: "bit/s" in text)
         # The cursor of the charts, by the keyboard.
-        window.find("canvas.plot").send_keys("\ue012")  # arrow to the left
+        window.type("canvas.plot", "\ue012")  # arrow to the left
         window.wait_text(".chart .when", lambda text: text.count(":") == 2)
         assert "down" in str(window.find("canvas.plot").get_attribute("aria-label"))
         # A flow, from the table into its dialog and back by the keyboard.
         window.wait_text("button.link", lambda text: "10.0.0." in text)
-        window.find("button.link").send_keys("\n")
+        window.type("button.link", "\n")
         window.wait_text("dialog .legend b", lambda text: "bit/s" in text)
-        window.find("dialog button").send_keys("\n")
+        window.type("dialog button", "\n")
         wait_for(lambda: not window.all("dialog"))
         # A class's weight by its slider.
         before = controller.get("class-weights")["uplink"]
-        slider = window.find("input[type=range][aria-label='Weight of uplink']")
-        wait_for(slider.is_enabled)
-        slider.send_keys("\ue014")  # arrow to the right
+        slider = "input[type=range][aria-label='Weight of uplink']"
+        window.find(f"{slider}:enabled")
+        window.type(slider, "\ue014")  # arrow to the right
         after = wait_for(lambda: (now := controller.get("class-weights")["uplink"]) != before and now)
         assert after > before
         window.wait_text(".note", lambda text: f"Weight of uplink is {after:g} now" in text)
@@ -133,7 +133,7 @@ def test_a_port_that_is_removed_leaves_the_page(link_lab: SwitchLab, window: Bro
     link_lab.start_switch()
     controller = link_lab.controller()
     window.log_in(controller.url, token(controller, "admin"))
-    window.find(".overview th a").click()
+    window.click(".overview th a")
     rows = "[aria-label='Ports'] tbody tr"
     window.wait_text(f"{rows}:last-child th", lambda text: text == "2 uplink")
     both = controller.get("config")["ports"]
@@ -171,7 +171,7 @@ def dialog(window: Browser, **values: object) -> None:
             label.replace("_", " "),
             value,
         )
-    window.find("dialog button.primary").click()
+    window.click("dialog button.primary")
 
 
 def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Browser) -> None:
@@ -181,9 +181,8 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     window.log_in(controller.url, token(controller, "operator"))
     window.open(f"{controller.url}/{AP}")
     settings = "section[aria-label=Settings] "
-    sparse = window.find("#feature-sparse")
-    wait_for(sparse.is_enabled)
-    sparse.send_keys(" ")
+    window.find("#feature-sparse:enabled")
+    window.type("#feature-sparse", " ")
     window.wait_text(settings + ".note", lambda text: text == "Sparse flows first is off now.")
     assert controller.get("features")["sparse"] is False
     window.set(settings + "select", "paper")
@@ -191,7 +190,7 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     assert controller.get("ncr")["law"] == "paper"
     # What somebody else did shows, and is not undone by a click.
     controller.send("PATCH", "features", {"ack_filter": False})
-    window.find("#feature-ncr").send_keys(" ")
+    window.type("#feature-ncr", " ")
     window.wait_text(settings + ".note", lambda text: "Somebody else changed these meanwhile" in text)
     wait_for(lambda: not window.find("#feature-ack_filter").is_selected())
     assert controller.get("features")["ncr"] is True
@@ -199,18 +198,18 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     dialog(window, Name="voice", DSCP=46, Priority_queue=6)
     window.wait_text(settings + "tbody", lambda text: text.startswith("voice dscp 46 class 3 priority 6 yes"))
     assert [(rule["name"], rule["dscp"]) for rule in controller.get("rules")] == [("voice", 46)]
-    window.find("button[aria-label='Remove rule voice']").click()
+    window.click("button[aria-label='Remove rule voice']")
     dialog(window)
     wait_for(lambda: controller.get("rules") == [])
     # A station gets a name.
     window.wait_text("section[aria-label=Stations] tbody button", lambda text: text == STATION.hex(":"))
-    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    window.type("section[aria-label=Stations] tbody button", "\n")
     window.wait_text("dialog .used", lambda text: text == "Used today: 0 B down, 0 B up; yesterday: 0 B down, 0 B up.")
     dialog(window, Name="Printer")
     window.wait_text("section[aria-label=Stations] tbody", lambda text: "Printer" in text)
     assert controller.get(f"stations/{STATION.hex(':')}")["name"] == "Printer"
     # It is held back, locked out and locked in; what is left as it is is not said again.
-    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    window.type("section[aria-label=Stations] tbody button", "\n")
     dialog(window, Limit_down="5", Weight="2.5", Blocked=True, Locked=True)
     row = "section[aria-label=Stations] tbody tr"
     window.wait_text(
@@ -219,7 +218,7 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     said = controller.get("config")["stations"][STATION.hex(":")]
     assert said == {"name": "Printer", "locked_port": 1, "blocked": True, "weight": 2.5,
                     "limit_down_bps": 5_000_000, "limit_up_bps": None}  # fmt: skip
-    window.find("section[aria-label=Stations] tbody button").send_keys("\n")
+    window.type("section[aria-label=Stations] tbody button", "\n")
     dialog(window, Limit_down="", Weight="", Blocked=False, Locked=False)
     window.wait_text(row, lambda text: "blocked" not in text and "Mbit/s down" not in text)
     assert controller.get("config")["stations"][STATION.hex(":")]["weight"] == 1
@@ -242,16 +241,16 @@ def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: B
     assert [(port["port"], port["role"], port["capacity_bps"]) for port in made["ports"]] == [
         (1, "station", "auto"), (2, "uplink", "auto")
     ]  # fmt: skip
-    window.find("#tokens").click()
+    window.click("#tokens")
     window.wait_text("h1", lambda text: text == "Tokens")
     window.wait_text("tbody", lambda text: text.startswith("admin admin"))
-    window.find("button.primary").click()
+    window.click("button.primary")
     dialog(window, Whose="grafana", Role="viewer")
     secret = window.wait_text(".secret", lambda text: text.startswith("ap_"))
     answer = httpx.get(f"{controller.url}/api/v1/session", headers={"authorization": f"Bearer {secret}"})
     assert answer.json()["role"] == "viewer"
     window.run("document.querySelector('dialog').close()")
-    window.find("button[aria-label='Revoke grafana']").click()
+    window.click("button[aria-label='Revoke grafana']")
     dialog(window)
     window.wait_text("tbody", lambda text: "revoked" in text)
     # Removing asks for its name.
@@ -309,7 +308,7 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: SwitchLab, windo
     controller.process.send_signal(signal.SIGCONT)
     window.wait_text("#stream", lambda text: text == "live")
     assert not window.find("#banner").is_displayed()
-    window.find("#leave").click()
+    window.click("#leave")
     window.find("#token")
     window.open(f"{controller.url}/#/")
     window.find("#token")
@@ -342,7 +341,7 @@ def test_fifty_access_points_and_a_thousand_flows(link_lab: SwitchLab, window: B
     )
     time.sleep(3)
     assert window.run("return window.busy") < 1500
-    window.find("#filter").send_keys("ap4")
+    window.type("#filter", "ap4")
     wait_for(lambda: len(window.run(NAMES)) == 11)
     window.set("#state", "ready")
     wait_for(lambda: window.run(NAMES) == [])
@@ -352,7 +351,7 @@ def test_fifty_access_points_and_a_thousand_flows(link_lab: SwitchLab, window: B
     shown = "[aria-label=Flows] .tools > span:not(.grow)"
     window.wait_text(shown, lambda text: text.startswith("1 to 50 of ") and int(text[11:].replace(",", "")) >= 990)
     assert len(window.all("[aria-label=Flows] tbody tr")) == 50
-    window.find("[aria-label=Flows] .tools button:last-child").send_keys("\n")
+    window.type("[aria-label=Flows] .tools button:last-child", "\n")
     window.wait_text(shown, lambda text: text.startswith("51 to 100 of "))
 
 

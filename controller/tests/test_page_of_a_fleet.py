@@ -71,7 +71,7 @@ def test_an_admin_adopts_an_agent(replica: Controller, agent: str, window: Brows
     window.wait_text(WAITING, lambda text: "hall on " in text)
     # Before the access points, of which there may be a thousand.
     assert window.find(WAITING).rect["y"] < window.find(".overview").rect["y"]
-    window.find(f"{WAITING} button[aria-label='Adopt hall']").send_keys("\n")
+    window.type(f"{WAITING} button[aria-label='Adopt hall']", "\n")
     # The key is there to be compared with what the agent says.
     assert agent in window.text("dialog[open]")
     # Nothing of it is out of sight, also on a phone.

@@ -44,8 +44,12 @@ def test_it_learns_and_forwards(any_lab: SwitchLab) -> None:
     roles = {entry["address"]: entry["role"] for entry in controller.get("stations")}
     assert roles == {STATION.hex(":"): "station", SERVER.hex(":"): "uplink"}
     up = udp(STATION, SERVER, 1000, 2000)
-    any_lab.wires[1].send(up)
-    assert any_lab.wires[2].gathered(1, lambda frame: frame[36:38] == (2000).to_bytes(2)) == [up]
+
+    def comes() -> list[bytes]:
+        any_lab.wires[1].send(up)
+        return [frame for frame in any_lab.wires[2].received() if frame[36:38] == (2000).to_bytes(2)]
+
+    assert set(wait_for(comes)) == {up}
 
 
 def test_a_station_that_moves_is_followed(any_lab: SwitchLab) -> None:
@@ -120,11 +124,11 @@ def test_each_vlan_is_learned_apart(any_lab: SwitchLab) -> None:
     controller = any_lab.controller()
     any_lab.introduce(controller)
     other = b"\x02\0\0\0\0\x77"
-    # The server's address is the station's in VLAN 5, and another host's in VLAN 6 within 7.
-    for wire, mac, vids in ((1, SERVER, (5,)), (2, other, (5,)), (2, SERVER, (7, 6))):
-        any_lab.wires[wire].send(tagged(udp(mac, b"\xff" * 6, 9, 9), *vids))
 
     def places() -> set[tuple[str, int, int, int]]:
+        # The server's address is the station's in VLAN 5, and another host's in VLAN 6 within 7.
+        for wire, mac, vids in ((1, SERVER, (5,)), (2, other, (5,)), (2, SERVER, (7, 6))):
+            any_lab.wires[wire].send(tagged(udp(mac, b"\xff" * 6, 9, 9), *vids))
         return {
             (entry["address"], entry["outer_vid"], entry["inner_vid"], entry["port"])
             for entry in controller.get("stations")
@@ -173,12 +177,11 @@ def test_flows_are_learned_both_ways_and_aged(any_lab: SwitchLab) -> None:
         return {(entry["src_addr"], entry["src_port"], entry["dst_port"]): entry for entry in controller.get("flows")}
 
     wanted = {("10.0.0.1", 1000, 2000), ("10.0.0.2", 2000, 1000), ("fd00::1", 1000, 2000)}
-    wait_for(lambda: talk() and wanted <= flows().keys())
-    known = flows()
+    known = wait_for(lambda: talk() and wanted <= (now := flows()).keys() and now)
     assert known["10.0.0.1", 1000, 2000]["direction"] == "uplink"
     assert known["10.0.0.2", 2000, 1000]["direction"] == "downlink"
     assert len({entry["flow_index"] for entry in known.values()}) == len(known)
-    wait_for(lambda: talk() and flows()["10.0.0.1", 1000, 2000]["packets"] > 5)
+    wait_for(lambda: talk() and (flow := flows().get(("10.0.0.1", 1000, 2000))) and flow["packets"] > 5)
     wait_for(lambda: not flows() and controller.get()["flows_free"] == 65536)
 
 
@@ -279,8 +282,12 @@ def test_ports_and_rates_change_while_it_runs(any_lab: SwitchLab) -> None:
         rate = {"capacity_bps": 900_000 + number, "queue_limit": 1000 + number}
         assert controller.send("PATCH", "ports/2", rate).status_code == 200
     any_lab.introduce(controller)
-    any_lab.wires[1].send(up)
-    assert any_lab.wires[2].gathered(1, lambda frame: frame[36:38] == (2000).to_bytes(2)) == [up]
+
+    def comes() -> list[bytes]:
+        any_lab.wires[1].send(up)
+        return [frame for frame in any_lab.wires[2].received() if frame[36:38] == (2000).to_bytes(2)]
+
+    assert set(wait_for(comes)) == {up}
     timeouts = {"flow_idle_timeout": 20, "station_idle_timeout": 200}
     assert controller.send("PATCH", "config", timeouts).status_code == 200
     before = controller.get()

@@ -25,7 +25,7 @@ from accesspoint.topologies.processes import last_line, run
 from accesspoint.topologies.requirements import ROOT, LabError, python
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
 
-START_TIMEOUT = 15.0  # s
+START_TIMEOUT = 120.0  # s, of a busy machine, too
 
 
 class Namespaced(Host):

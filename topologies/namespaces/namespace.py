@@ -14,7 +14,7 @@ from typing import Any, Self
 from accesspoint.topologies.namespaces.contain import CLONE_NEWNET, end_with_parent, stop_process
 from accesspoint.topologies.requirements import LabError
 
-START_TIMEOUT = 15.0  # s
+START_TIMEOUT = 120.0  # s, of a busy machine, too
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
