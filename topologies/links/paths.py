@@ -10,6 +10,7 @@ Every host is a network namespace, a link is a switch with two ports that models
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -61,6 +62,9 @@ class PathLink:
     def blackhole(self) -> None:
         """Drop all packets from now on, without an error to anybody."""
         self._signal(signal.SIGSTOP)
+        assert self._switch
+        # The signal comes to a busy process late.
+        os.waitid(os.P_PID, self._switch.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def restore(self) -> None:
         """End `blackhole`: packets pass again; those that wait in the interfaces' own buffers pass late."""

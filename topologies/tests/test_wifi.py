@@ -90,7 +90,7 @@ def test_missing_mininet_wifi_is_named(start: Start) -> None:
 
 @pytest.mark.usefixtures("privileged")
 def test_the_wired_lab_is_taken_only_when_asked_for(start: Start) -> None:
-    options = ["--lab", "mininet-wifi", "--fallback", "wired", "--exec", "sta1 ping -c 1 server"]
+    options = ["--lab", "mininet-wifi", "--fallback", "wired", "--exec", "sta1 ping -c 1 -W 60 server"]
     output = output_of(start, "-c", WITHOUT_PACKAGES, *options)
     assert output.startswith(f"{MISSING.replace('error', 'note')}; this is the wired lab instead\n")
     assert "1 packets transmitted, 1 received" in output
@@ -221,7 +221,7 @@ def documented_commands() -> list[str]:
 @pytest.mark.parametrize("security", [[], ["--wpa2"]], ids=["open", "wpa2"])
 @pytest.mark.usefixtures("privileged")
 def test_a_station_walks_from_one_access_point_to_the_next(start: Start, security: list[str]) -> None:
-    commands = [*documented_commands(), "sta1 ping -c 3 -i 0.2 sta2"]
+    commands = [*documented_commands(), "sta1 ping -c 3 -i 0.2 -W 60 sta2"]
     assert "py net.lab.walk(1.0)" in commands
     options = ["--lab", "mininet-wifi", "--access-points", "2", "--stations", "2", "--down", "2mbit", "--rtt", "30ms"]
     output = output_of(
