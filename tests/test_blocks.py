@@ -298,6 +298,7 @@ JUDGES: dict[tuple[str, str], Callable[[Block], None]] = {
     ("docs/controller/apctl.md", "ok "): INSTALL,
     ("docs/controller/laws.md", "{"): settings,
     ("docs/controller/loop.md", "loop.py"): traced,
+    ("docs/controller/loop.md", "api/access_points.py"): traced,
     ("docs/controller/operate.md", "wrote "): INSTALL,
     ("docs/controller/operate.md", "error "): INSTALL,
     ("docs/effects.md", "error: my.trace"): vocabulary("topologies/**/*.py", "switch/**/*.rs"),
