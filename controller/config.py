@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from .law import BROKEN, LAWS
+
 CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
 
@@ -116,12 +118,29 @@ class Features(Model):
     """By egress port; needs a port whose queue holds `buffer` packets."""
 
 
+def _own_parameters() -> dict[str, Any]:
+    """JSON schema of the parameters that laws have of their own."""
+    return {
+        "properties": {
+            name: {
+                "type": "number", "default": one.default, "minimum": one.least, "maximum": one.most,
+                "description": f"Of law {law.name}: {one.help}",
+            }
+            for law in LAWS.values()
+            for name, one in law.parameters.items()
+        },
+    } if any(law.parameters for law in LAWS.values()) else {}  # fmt: skip
+
+
 class Ncr(Model):
     """The law of feedback (NCR, section 3.2) and its parameters; `accesspoint.controller.law` has the effect of
     each and the reason for its default."""
 
-    law: Literal["paper", "pi2"] = "pi2"
-    """`paper`: as published, without averages and limits. `pi2`: this project's own."""
+    law: Annotated[str, Field(json_schema_extra=lambda schema: schema.update(enum=[*LAWS]))] = "pi2"
+    """`paper`: as published, without averages and limits. `pi2`: this project's own. Others: the user's, see
+    `accesspoint.controller.law`."""
+    own: Annotated[dict[str, float], Field(json_schema_extra=lambda schema: schema.update(_own_parameters()))] = {}
+    """Parameters that the law has of its own, by name."""
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.03
     beta: Annotated[float, Field(ge=0, le=10)] = 0.03
     gamma: Annotated[float, Field(ge=0, le=10)] = 0.05
@@ -148,6 +167,25 @@ class Ncr(Model):
     never within the time that two frames take on the link."""
     mark_only: bool = False
     """Never drop a packet that is not ECN-capable in place of a mark."""
+
+    @field_validator("law")
+    @classmethod
+    def _is_there(cls, law: str) -> str:
+        if law not in LAWS:
+            raise ValueError("; ".join([f"there is no law '{law}', only {', '.join(LAWS)}", *BROKEN]))
+        return law
+
+    @model_validator(mode="after")
+    def _own_are_of_the_law(self) -> "Ncr":
+        parameters = LAWS[self.law].parameters
+        for name, value in self.own.items():
+            if name not in parameters:
+                there = ", ".join(parameters) or "none"
+                raise ValueError(f"law '{self.law}' has no parameter '{name}' of its own; it has {there}")
+            if not parameters[name].least <= value <= parameters[name].most:
+                bounds = f"{parameters[name].least:g} to {parameters[name].most:g}"
+                raise ValueError(f"parameter '{name}' of law '{self.law}' is {value:g}; it goes from {bounds}")
+        return self
 
 
 class ClassWeights(Model):

@@ -12,7 +12,7 @@ operator stand above all that.
 """
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Port, Rule
-from ..law import LAWS
+from ..law import chosen
 from .program import (
     DIRECTIONS,
     FLOW_CLASS_THINNED,
@@ -66,7 +66,9 @@ def ruled_class(config: AccessPointConfig, flow_class: int) -> int:
 def entities(config: AccessPointConfig, program: Program) -> list[Encodable]:
     """Return the entries of `classify` and `step`."""
     wanted: list[Encodable] = []
-    has_scalable = program.has_scalable_queue and config.features.ncr and LAWS[config.ncr.law].scalable_queue
+    has_scalable = (
+        program.has_scalable_queue and config.features.ncr and chosen(config.ncr.law, config.ncr.own).scalable_queue
+    )
     regulated = int(config.features.ncr)
     for direction, number in DIRECTIONS.items():
         for pure_ack in (0, 1):

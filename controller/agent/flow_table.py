@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from ..config import AccessPointConfig
 from ..law.base import Law
-from ..law.pi2 import MAX_DROPPED
 from ..observation import UsageObservation
 from .feedback import Floats, Rates, quantise
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
@@ -32,8 +31,9 @@ SMALL_BURST = 576
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
 behind it is its time on the link. 576 is what every host takes (RFC 791)."""
 
-MAX_THINNED = MAX_DROPPED
-"""Largest part that a thinned flow loses: the bound that any packet which is not ECN-capable has."""
+MAX_THINNED = 0.25
+"""Largest part that a thinned flow loses: p_Cmax of RFC 9332 (appendix A.1), the bound of drops of what is not
+ECN-capable."""
 
 THIN_FROM, THIN_TO = 0.9, 1.1
 """A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to

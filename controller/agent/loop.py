@@ -21,7 +21,7 @@ import numpy as np
 from finsy.proto import p4r, rpc_code
 
 from ..config import AccessPointConfig, Port
-from ..law import LAWS
+from ..law import Law, chosen
 from ..observation import TICK_BOUNDS
 from .classes import class_ids, ruled_class
 from .connection import Connection
@@ -263,6 +263,10 @@ class Loop:
             self._ended = None
             ended.set()
 
+    @property
+    def _law(self) -> Law:
+        return chosen(self._config.ncr.law, self._config.ncr.own)
+
     async def release(self) -> None:
         """Stop ticking, and remove all feedback: nobody would ever lower it again."""
         self._releasing = True
@@ -405,7 +409,7 @@ class Loop:
             return
         at, packets_of, sizes_of = np.array(counts, np.int64).T.copy()
         table, ncr = self.flows, self._config.ncr
-        table.take(at, packets_of, sizes_of, now, LAWS[ncr.law].averaging(ncr.smoothing_ms / 1000))
+        table.take(at, packets_of, sizes_of, now, self._law.averaging(ncr.smoothing_ms / 1000))
         for flow, is_idle in zip(flows, table.rates.idle(at, now).tolist(), strict=True):
             if is_idle:
                 self._quiet.append(flow)
@@ -429,7 +433,7 @@ class Loop:
     def _regulate(self, now: float) -> list[Change]:
         """Compute the feedback; return the updates to write."""
         self._count_group()
-        law, changes, changed = LAWS[self._config.ncr.law], list[Change](), self._all_classes
+        law, changes, changed = self._law, list[Change](), self._all_classes
         for number, regulator in self.ports.items():
             if number in self._added:
                 continue
@@ -469,7 +473,7 @@ class Loop:
 
     def _step(self, key: Key, before: int) -> int:
         """Return the least change of a port's or class's feedback that is written; `before`: the written feedback."""
-        if LAWS[self._config.ncr.law].exact:
+        if self._law.exact:
             return 1
         _, class_id, ecn = key
         if class_id is None:
@@ -516,7 +520,7 @@ class Loop:
 
     def _flow_updates(self, indices: list[int]) -> list[Change]:
         """Return the updates that write the feedback of flows."""
-        law, changes = LAWS[self._config.ncr.law], list[Change]()
+        law, changes = self._law, list[Change]()
         for index in indices:
             flow = self._by_index[index]
             value, scalable = self.flows.values(index, law)

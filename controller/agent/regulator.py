@@ -10,9 +10,8 @@ import math
 import numpy as np
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
-from ..law import LAWS
-from ..law.base import IDLE_SECONDS
-from ..law.pi2 import BUSY_QUEUE
+from ..law import chosen
+from ..law.base import BUSY_QUEUE, IDLE_SECONDS
 from .capacity import Capacity
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
@@ -81,7 +80,7 @@ def class_weight(config: AccessPointConfig, class_id: int) -> float:
 def queue_target(capacity: float, ncr: Ncr, ack_capacity: float = math.inf) -> float:
     """q* in bytes of a port with `capacity` bytes/s; the ACKs of what it sends return over `ack_capacity` bytes/s."""
     delay, least = ncr.queue_target_ms / 1000, ncr.queue_target_packets * FULL_FRAME
-    return LAWS[ncr.law].queue_target(capacity, delay, least, FULL_FRAME / ack_capacity)
+    return chosen(ncr.law, ncr.own).queue_target(capacity, delay, least, FULL_FRAME / ack_capacity)
 
 
 class PortRegulator:
@@ -117,7 +116,7 @@ class PortRegulator:
         self._arrived = 0
         self._shares_at = self._busy_at = -math.inf
         self._shared_arrived = -1
-        self.law = LAWS[config.ncr.law]
+        self.law = chosen(config.ncr.law, config.ncr.own)
         self._reset()
         self.configure(config)
 
@@ -163,8 +162,8 @@ class PortRegulator:
         self.link.configure(self.port.capacity)
         self.capacity = self.estimate.capacity = self.link.value
         self.estimate.limit = self.port.queue_limit
-        if self.law.name != config.ncr.law:
-            self.law = LAWS[config.ncr.law]
+        if self.law is not (law := chosen(config.ncr.law, config.ncr.own)):
+            self.law = law
             self.device = self.law.device()
             self.device.resume(self.feedback)
         self.regulated = config.features.ncr and self.port.regulated
@@ -307,7 +306,7 @@ class PortRegulator:
             level, part = float((desired / weights).max()), self.config.sparse.fair_share
             fair = part * level * weights if part else None
             table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)
-            if fair is not None and self.config.features.sparse and not self.law.exact:
+            if fair is not None and self.config.features.sparse and self.law.thins:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
                 table.thin(flows, fair, np.array(of_class_too))

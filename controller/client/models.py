@@ -319,6 +319,7 @@ class Ncr(TypedDict):
     of each and the reason for its default."""
 
     law: NotRequired[Literal["paper", "pi2"]]
+    own: NotRequired[dict[str, float]]
     alpha: NotRequired[float]
     beta: NotRequired[float]
     gamma: NotRequired[float]
@@ -341,7 +342,8 @@ class NcrPatch(TypedDict):
     """Fields to change; null resets a field to its default. The law of feedback (NCR, section 3.2) and its
     parameters; `accesspoint.controller.law` has the effect of each and the reason for its default."""
 
-    law: NotRequired[Literal["paper", "pi2"] | None]
+    law: NotRequired[str | None]
+    own: NotRequired[dict[str, float | None] | None]
     alpha: NotRequired[float | None]
     beta: NotRequired[float | None]
     gamma: NotRequired[float | None]

@@ -7,8 +7,25 @@ The first two are updated every T_n, the last every T_m. Each reaches the data p
 saturating at 1; so each is within [0, 1] as well.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
 IDLE_SECONDS = 1.0
 """Seconds without traffic after which a busy period (3.2.1) is over, and a term restarts: its errors belong to that."""
+
+BUSY_QUEUE = 0.5
+"""There is a queue to share when it holds this part of its target."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a law's own: its default, its bounds, and its effect in a sentence."""
+
+    default: float
+    least: float
+    most: float
+    help: str
 
 
 class DeviceTerm:
@@ -45,13 +62,25 @@ class DeviceTerm:
 
 
 class Law:
-    """One law; it has no state of its own."""
+    """One law; it has no state of its own.
+
+    Args:
+        own: values of `parameters`, within their bounds; those that are missing have their defaults.
+    """
 
     name = ""
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    """Parameters of its own by name, beside those that the interface names: `ncr.own` in the configuration."""
     exact = False
     """True when every change of a term is written to the data plane, however small."""
     scalable_queue = False
     """True when the feedback of scalable senders lets them wait in a queue of their own, ahead of the bulk."""
+    thins = True
+    """True when flows of small packets that ask for more than their fair share go ahead, and what is above is dropped,
+    in place of the law's flow term (`FlowTable.thin`)."""
+
+    def __init__(self, **own: float) -> None:
+        self.own = {name: own.get(name, parameter.default) for name, parameter in self.parameters.items()}
 
     def scalable(self, feedback: float) -> float:
         """Return the feedback of scalable senders (RFC 9330), whose window goes with 1/feedback, for a classic one."""

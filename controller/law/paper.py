@@ -76,6 +76,7 @@ class Paper(Law):
 
     name = "paper"
     exact = True
+    thins = False
 
     def scalable(self, feedback: float) -> float:
         """Return the same feedback: the paper does not distinguish senders."""

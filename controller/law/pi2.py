@@ -31,13 +31,10 @@
 
 import math
 
-from .base import IDLE_SECONDS, DeviceTerm, Law
+from .base import BUSY_QUEUE, IDLE_SECONDS, DeviceTerm, Law
 
 PROBE = 0.1
 """Part by which an elastic flow is taken to ask for more than arrives of it."""
-
-BUSY_QUEUE = 0.5
-"""There is a queue to share when it holds this part of its target."""
 
 EMPTY_SECONDS = 0.95
 """Time constant of forgetting while the queue stays empty (RFC 8033, section 4.2: 1/64 every 15 ms)."""

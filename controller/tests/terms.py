@@ -21,9 +21,8 @@ from accesspoint.controller.config import Ncr
 from accesspoint.controller.law import paper
 from accesspoint.controller.law.base import DeviceTerm, Law
 from accesspoint.controller.law.pi2 import MAX_ERROR, Pi2, Pi2DeviceTerm
-
-from .simulation import SCENARIOS as ALL_SCENARIOS
-from .simulation import Result, Sender, simulate
+from accesspoint.controller.law.simulation import SCENARIOS as ALL_SCENARIOS
+from accesspoint.controller.law.simulation import Result, Sender, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/results/law-terms.md"
@@ -284,7 +283,7 @@ def section(scenario: str) -> str:
 
 HEAD = """# law-terms: What each difference from the paper's law does by itself
 
-These figures are **simulated**, not measured in the lab. `controller/tests/simulation.py` is one FIFO port with packets
+These figures are **simulated**, not measured in the lab. `controller/law/simulation.py` is one FIFO port with packets
 of 1514 bytes and senders like TCP's: CUBIC, or Reno where that is said; windows of two packets at least; ACKs on a path
 without a queue; neither timeouts nor retransmissions. All senders are of one class, so there are no class terms. The
 controller reads counters every 10 ms, and its writes take effect a tick later.

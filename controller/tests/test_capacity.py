@@ -7,8 +7,7 @@ import pytest
 
 from accesspoint.controller.agent.capacity import Capacity
 from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-
-from .simulation import Sender, simulate
+from accesspoint.controller.law.simulation import Sender, simulate
 
 TICK = 0.01
 Rate = Callable[[float], float]

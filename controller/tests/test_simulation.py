@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability, seeded. `python -m accesspoint.controller.tests.simulation > controller/tests/simulation.txt` renews the
+"""Stability, seeded. `python -m accesspoint.controller.law.simulation > controller/tests/simulation.txt` renews the
 snapshot."""
 
 from pathlib import Path
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.controller.config import Ncr
-
-from .simulation import SCENARIOS, Sender, simulate, table
+from accesspoint.controller.law.simulation import SCENARIOS, Sender, simulate, table
 
 SNAPSHOT = Path(__file__).with_name("simulation.txt")
 

@@ -9,9 +9,9 @@ import pytest
 from accesspoint.controller.config import Ncr
 from accesspoint.controller.law.base import DeviceTerm
 from accesspoint.controller.law.pi2 import Pi2, Pi2DeviceTerm
+from accesspoint.controller.law.simulation import by_station
 
 from . import terms
-from .simulation import by_station
 from .terms import AS_IS, FIGURES, NOT_SIMULATED, ROWS, SCENARIOS, WHOLE, Figure
 
 RENEW = "renew it with .venv/bin/python -m accesspoint.controller.tests.terms"

@@ -32,7 +32,7 @@ export function settings(page, ap, path) {
       onchange: () => change("features", { [name]: box.checked }, `${title} is ${box.checked ? "on" : "off"}`) });
     return { name, box, element: h("div", { class: "switch" }, box, h("label", { for: box.id }, h("b", {}, title), h("span", { class: "faint small" }, text))) };
   });
-  const law = field("Law of feedback", LAWS, "pi2", { disabled: true, onchange: () => change("ncr", { law: law.input.value }, `The law is ${law.input.value}`) });
+  const law = field("Law of feedback", LAWS, "pi2", { disabled: true, onchange: () => change("ncr", { law: law.input.value, own: null }, `The law is ${law.input.value}`) });
   const target = field("Queue target in ms", "number", "", { min: 0.1, max: 10000, step: "any", disabled: true,
     onchange: () => target.input.reportValidity() && change("ncr", { queue_target_ms: numberIn(target) }, `The queue target is ${target.input.value || "the default"}${target.input.value ? " ms" : ""}`) });
 
@@ -76,6 +76,7 @@ export function settings(page, ap, path) {
       for (const { name, box } of switches) [box.checked, box.disabled] = [body[name], !operator];
     } else if (part === "ncr") {
       law.input.disabled = target.input.disabled = !operator;
+      if (![...law.input.options].some((option) => option.value === body.law)) law.input.add(new Option(body.law, body.law));  // the user's own
       law.input.value = body.law;
       if (document.activeElement !== target.input) target.input.value = body.queue_target_ms;
     } else if (part === "rules") showRules(body);

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from accesspoint.controller.agent.capacity import Capacity
-from accesspoint.controller.agent.feedback import Floats, Rates
-from accesspoint.controller.agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
-from accesspoint.controller.agent.regulator import queue_target
-from accesspoint.controller.config import Ncr
-from accesspoint.controller.law import LAWS
-from accesspoint.controller.law.base import Law
+from ..agent.capacity import Capacity
+from ..agent.feedback import Floats, Rates
+from ..agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
+from ..config import Ncr
+from . import chosen
+from .base import Law
 
 TICK = 0.01
 MIN_WINDOW = 2.0
@@ -152,7 +151,7 @@ def simulate(
         rate: what the link carries at a time in bits/s, in place of `capacity_bps`.
     """
     parameters = parameters or Ncr()
-    law = law or LAWS[parameters.law]
+    law = law or chosen(parameters.law, parameters.own)
     random_source = random.Random(seed)
     capacity = capacity_bps / 8
 
@@ -251,7 +250,9 @@ def simulate(
             estimate.update(counters, now)
             link.update(gone * FULL_FRAME, gone, estimate.packets - estimate.doubt, now)
             estimate.capacity = link.value
-            target = queue_target(link.value, parameters)
+            target = law.queue_target(
+                link.value, parameters.queue_target_ms / 1000, parameters.queue_target_packets * FULL_FRAME, 0.0
+            )
             device_feedback = device.update(
                 now, estimate.bytes, target, estimate.packets != before or bool(queue),
                 gamma=parameters.gamma, kappa1=parameters.kappa1, kappa2=parameters.kappa2,
