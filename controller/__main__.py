@@ -23,7 +23,8 @@ def controller(
     database: Annotated[
         str | None,
         typer.Option(
-            help="Database URL: sqlite:///FILE or postgresql://USER@HOST/NAME (default: FILE.db next to --config)."
+            help="Database URL: sqlite:///FILE (default: FILE.db next to --config); with --engine also "
+            "postgresql://USER@HOST/NAME."
         ),
     ] = None,
     token_file: Annotated[

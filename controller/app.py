@@ -31,7 +31,7 @@ from .api.connections import BoundedProtocol
 from .api.service import FILES, Service
 from .config import ConfigError, load
 from .realtime import raise_priority
-from .state.database import connect, explain
+from .state.database import connect, explain, hold
 from .state.store import new_secret
 
 LOG = logging.getLogger(__name__)
@@ -221,6 +221,8 @@ async def fleet_service(options: Options, database: sa.Engine) -> tuple[Service,
 async def run(options: Options) -> None:
     """Run until SIGINT or SIGTERM; raises `ConfigError` before anything is started."""
     config = load(options.config_file) if options.config_file else None
+    if not options.engine:
+        hold(options.database)
     database = connect(options.database)
     backend = LocalBackend(lambda name: say(f"ready {name}"))
     try:

@@ -303,8 +303,7 @@ class AccessPointConfig(Model):
     """Without it P4Runtime is in the clear, as suits loopback and a management network of its own."""
     device_id: Annotated[int, Field(ge=0, lt=2**64)] = 1
     election_id: Annotated[int, Field(ge=1, lt=2**64)] = 1
-    """Among controllers with separate databases the highest is primary. Controllers of one database never have the same
-    id: this is the upper part, and the lower one counts their starts."""
+    """Highest is primary among several P4Runtime clients of one switch; agents of a fleet take theirs from a lease."""
     pipeline: Pipeline = Field(default_factory=Pipeline)
     ports: Annotated[list[Port], Field(min_length=1)]
     features: Features = Field(default_factory=Features)

@@ -18,7 +18,7 @@ from .loop import Loop
 from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodable, Program, canonical, class_index
 from .refusals import UNKNOWN
 from .stations import Stations
-from .transport import Transport
+from .transport import RpcError, Transport
 from .usage import Usage
 
 SIGNALS = ("marked", "dropped", "refused")
@@ -86,6 +86,8 @@ class AccessPoint:
         """Revision that `config` is of."""
         self.written: Callable[[int], None] = lambda revision: None
         """Called with the revision whose entries the switch has, whenever all are written."""
+        self.fallback: Callable[[], tuple[AccessPointConfig, int] | None] = lambda: None
+        """Returns what to run when the switch refuses `config` as a session begins, and its revision."""
         self._entries = EntrySet(self.program)
         self._writing = asyncio.Lock()
         """Held while entries of the configuration are written: of two at once, an older one could be the last."""
@@ -140,7 +142,14 @@ class AccessPoint:
             self.usage.use(self.loop.flows)
             self._epoch = 0
             updates = await self._adopt() if kept else []
-            await self._entries.sync(self.connection, self._wanted())
+            try:
+                await self._entries.sync(self.connection, self._wanted())
+            except RpcError as error:
+                good = self.fallback()
+                if error.is_away or good is None or good[1] == self.revision:
+                    raise
+                self.configure(*good)
+                await self._entries.sync(self.connection, self._wanted())
             for start in range(0, len(updates), ENTRIES_PER_WRITE):
                 await self.connection.write_existing(updates[start : start + ENTRIES_PER_WRITE])
             await self.stations.sync(self.connection)

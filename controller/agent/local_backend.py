@@ -81,6 +81,15 @@ class LocalBackend:
         if name in self._reconcilers:
             self._reconcilers[name].desire(revision, config)
 
+    @property
+    def names(self) -> list[str]:
+        """Return the desired access points."""
+        return [*self._reconcilers]
+
+    def fall_back(self, name: str, revision: int, config: AccessPointConfig) -> None:
+        """Run this as long as the switch refuses what is desired; it was in effect before this process."""
+        self._reconcilers[name].fall_back(revision, config.model_copy())
+
     def _run(self, name: str) -> None:
         reconciler = self._reconcilers[name]
 

@@ -57,6 +57,8 @@ ELECTION_SECONDS = 0.15
 """Seconds that a takeover waits for the engine."""
 ELECTION = {"election_id": 1}
 """The lease gives the election ids."""
+DESIRED_FILE, GOOD_FILE = "desired.json", "in-effect.json"
+"""Files of the desired state, and of the last one in effect."""
 MAX_UNSENT = 1000
 """Messages of history that wait for the engine: about three hours of four ports. Then the oldest are lost."""
 
@@ -116,23 +118,21 @@ class Disk:
         """Keep the token."""
         write(self._directory / "adopted.json", text(adopted))
 
-    def desired(self) -> Desired | None:
-        """Return the last desired state, or None."""
-        data = self._read("desired.json")
+    def state(self, name: str) -> Desired | None:
+        """Return the last state that was kept under this name, or None."""
+        data = self._read(name)
         try:
             return None if data is None else parse(Desired, data)
         except Unusable as error:
-            LOG.warning("%s/desired.json: %s; waiting for the engine", self._directory, error)
+            LOG.warning("%s/%s: %s; waiting for the engine", self._directory, name, error)
             return None
 
-    def desire(self, desired: Desired) -> None:
-        """Keep the desired state. A disk error is logged in one line, and the access point keeps running."""
+    def keep(self, name: str, state: Desired) -> None:
+        """Keep a state. A disk error is logged in one line, and the access point keeps running."""
         try:
-            write(self._directory / "desired.json", text(desired))
+            write(self._directory / name, text(state))
         except OSError as error:
-            LOG.warning(
-                "%s/desired.json: %s: after a restart it will be what was before", self._directory, error.strerror
-            )
+            LOG.warning("%s/%s: %s: after a restart it will be what was before", self._directory, name, error.strerror)
 
 
 class Agent:
@@ -164,8 +164,13 @@ class Agent:
         if adopted is not None:
             self.name = adopted.name
         self.backend.start()
-        if (kept := self._disk.desired()) is not None and kept.config is not None:
+        if (kept := self._disk.state(DESIRED_FILE)) is not None and kept.config is not None:
+            good = self._disk.state(GOOD_FILE)
             self._follow(kept)
+            if good is not None and good.config is not None and self.name in self.backend.names:
+                with contextlib.suppress(ValueError):
+                    before = AccessPointConfig.model_validate(good.config | ELECTION)
+                    self.backend.fall_back(self.name, good.revision, before)
         await asyncio.gather(self._observe(), self._report_news(), self._with_engine(adopted))
 
     async def stop(self) -> None:
@@ -287,7 +292,7 @@ class Agent:
             self._wrong(f"{self.name}: revision {desired.revision} is of {config.name}")
             return
         self._problem, self._desired = None, desired
-        self._disk.desire(desired)
+        self._disk.keep(DESIRED_FILE, desired)
         for name in {*self.backend.access_points, self.name}:
             self.backend.desire(name, desired.revision, config if name == self.name else None)
 
@@ -315,6 +320,9 @@ class Agent:
         while True:
             await self._news.wait()
             self._news.clear()
+            now = self._desired
+            if now is not None and self.backend.standing(self.name).in_effect == now.revision:
+                self._disk.keep(GOOD_FILE, now)
             await self._report()
 
     async def _report(self) -> list[Observation]:

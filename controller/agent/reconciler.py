@@ -8,8 +8,8 @@
     the switch has its entries --> revision in effect
 
 A revision is brought about completely or not at all: when the switch refuses it, the one before stays in effect. A
-switch that is away gets what is desired when its session begins. As long as the two revisions differ, `standing` says
-since when, and why.
+switch that is away gets what is desired when its session begins, or, if it refuses that, what was in effect last. As
+long as the two revisions differ, `standing` says since when, and why.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
-
-from finsy.proto import rpc_code
 
 from ..config import AccessPointConfig, ConfigError
 from .access_point import AccessPoint, is_live
@@ -82,6 +80,8 @@ class Reconciler:
         self._revision = 0
         self._config: AccessPointConfig | None = None
         self._in_effect: int | None = None
+        self._good: tuple[AccessPointConfig, int] | None = None
+        """What was in effect last, and its revision."""
         self._since: float | None = None
         self._reason: str | None = None
         self._session: asyncio.Task[None] | None = None
@@ -93,6 +93,10 @@ class Reconciler:
             self._since = time.time()
         self._revision, self._config = revision, config
         self._desired.set()
+
+    def fall_back(self, revision: int, config: AccessPointConfig) -> None:
+        """Know what was in effect before this process."""
+        self._good = config, revision
 
     @property
     def standing(self) -> Standing:
@@ -152,18 +156,20 @@ class Reconciler:
                     await to_switch(ap, ap.sync())
                 raise
         if not config.enabled:
-            self._written(revision)
+            self._written(ap, revision)
 
     def _begin(self, ap: AccessPoint, revision: int) -> None:
-        ap.revision, ap.written = revision, self._written
+        ap.revision, ap.written = revision, lambda written: self._written(ap, written)
+        ap.fallback = lambda: self._good if self._good and is_live(self._good[0], ap.config) else None
         self._access_points[self._name] = ap
         if ap.config.enabled:
             self._session = asyncio.create_task(ap.run())
         else:
             ap.connection.state = State.STOPPED
-            self._written(revision)
+            self._written(ap, revision)
 
-    def _written(self, revision: int) -> None:
+    def _written(self, ap: AccessPoint, revision: int) -> None:
+        self._good = ap.config.model_copy(), revision
         if revision != self._in_effect:
             self._in_effect = revision
             self._changed(self._name)
@@ -191,7 +197,6 @@ async def to_switch(ap: AccessPoint, call: Awaitable[T]) -> T:
     except SessionError as error:
         raise Refused(AWAY, str(error)) from None
     except RpcError as error:
-        if error.code in (rpc_code.CANCELLED, rpc_code.UNAVAILABLE):
-            # A session that ends cancels the calls that are under way.
+        if error.is_away:
             raise Refused(AWAY, ap.connection.problem or f"{ap.config.name}: the connection was lost") from None
         raise Refused(REFUSES, f"{ap.config.name}: the switch refuses: {error}") from None

@@ -58,6 +58,11 @@ class RpcError(Exception):
         return f"{code_name(self.code)}: {'; '.join(' '.join(text.split()) for text in said if text)}"
 
     @property
+    def is_away(self) -> bool:
+        """Return True when the switch did not answer; a session that ends cancels its calls."""
+        return self.code in (rpc_code.CANCELLED, rpc_code.UNAVAILABLE, rpc_code.DEADLINE_EXCEEDED)
+
+    @property
     def codes(self) -> set[int]:
         """Codes of the updates that were refused, or else the code of the call."""
         return {part.canonical_code for part in self.parts.values()} or {self.code}

@@ -3,7 +3,7 @@
 
 A change is checked and kept as a revision; when either fails, nothing has changed. The access point's reconciler brings
 the revision about, and `standing` reports how far it is. Changes of one access point wait for each other; one that
-another controller on the same database comes before (`Conflict`) is made again, on top of the other's.
+another replica comes before (`Conflict`) is made again, on top of the other's.
 """
 
 import asyncio
@@ -44,15 +44,13 @@ T = TypeVar("T")
 FILES = Path("p4src")
 """Relative to the working directory, as the paths of pipelines are."""
 FOLLOW_SECONDS = 1.0
-"""Seconds until a change is known that another controller made in the same database."""
+"""Seconds until a change is known that another replica made."""
 MAX_RETRY_SECONDS = 30.0
-"""Seconds for which a change is tried again that other controllers come before: a controller that first follows their
-change is behind the one that made it, and so may lose many times in a row."""
+"""Seconds for which a change is tried again that other replicas come before: a replica that first follows their change
+is behind the one that made it, and so may lose many times in a row."""
 FIRST_PAUSE, MAX_PAUSE = 0.001, 0.1
 """s between tries, doubled each time; a part of it by chance, so that two do not go in step."""
 INVALID = 422
-STARTS = 1 << 32
-"""Starts of controllers on one database that election ids are different for."""
 
 
 async def _tries() -> AsyncIterator[None]:
@@ -87,11 +85,12 @@ class Service:
         """Desired state of each access point as it was given, without the defaults."""
         self.defaults = Ncr()
         self._defaults_revision: int | None = None
-        self._start = 0
-        """Number of this start among those of controllers on this database."""
-        self._own_election_ids: dict[str, int] = {}
-        """Election ids of this controller's own configuration file."""
         self.started = False
+        self._in_effect = asyncio.Event()
+        """Set when another revision is in effect."""
+        self._kept_in_effect: dict[str, int] = {}
+        if isinstance(backend, LocalBackend):
+            backend.changed = lambda name: self._in_effect.set()
         self._configs: dict[str, AccessPointConfig] = {}
         self._revisions: dict[str, int] = {}
         """Revisions in use."""
@@ -121,9 +120,7 @@ class Service:
     async def load(self, from_file: Iterable[AccessPointConfig] | None) -> None:
         """Load the desired state from database and configuration file, if there is one; raises `ConfigError`."""
         given = None if from_file is None else list(from_file)
-        self._own_election_ids = _election_ids(given or [])
         try:
-            self._start = await self.write(self.store.begin)
             self.defaults, self._defaults_revision = await self.write(self.store.ncr_defaults)
             await self.write(self.store.adopt, given)
             for name in await self.read(self.store.revisions):
@@ -132,8 +129,30 @@ class Service:
                     # One that cannot be used here does not affect others.
                     with contextlib.suppress(ProblemError):
                         self._desire(*found, name in {config.name for config in given or ()})
+                        await self._fall_back(name)
         except SQLAlchemyError as error:
             raise ConfigError(explain(error)) from None
+
+    async def _fall_back(self, name: str) -> None:
+        """Pass on to the backend what was in effect before this start."""
+        before = await self.read(self.store.fallback, name)
+        if before is not None and isinstance(self.backend, LocalBackend):
+            with contextlib.suppress(ProblemError):
+                self.backend.fall_back(name, before[1], self._usable(before[0])[1])
+
+    async def keep_in_effect(self) -> None:
+        """Keep which revisions are in effect, for the next start; for ever."""
+        while True:
+            await self._in_effect.wait()
+            self._in_effect.clear()
+            for name in self.names:
+                number = self.standing(name).in_effect
+                if number is not None and number != self._kept_in_effect.get(name):
+                    # While the database is away, an older one is kept.
+                    with contextlib.suppress(SQLAlchemyError):
+                        await self.write(self.store.in_effect, name, number)
+                        self._kept_in_effect[name] = number
+            await asyncio.sleep(FOLLOW_SECONDS)
 
     def start(self) -> None:
         """Connect the access points."""
@@ -142,10 +161,12 @@ class Service:
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """Start the tasks that run in addition to requests."""
-        work = [self.monitor.keep_history(), self.follow()]
+        work = [self.monitor.keep_history()]
         if isinstance(self.backend, LocalBackend):
-            # Agents sample by themselves.
-            work.append(self.monitor.sample())
+            work += [self.monitor.sample(), self.keep_in_effect()]
+        else:
+            # Agents sample, and keep what is in effect, by themselves.
+            work.append(self.follow())
         return [asyncio.create_task(each) for each in work]
 
     def _desire(self, entry: dict[str, Any], revision: int, given: bool = False) -> None:
@@ -210,15 +231,7 @@ class Service:
         """Pass the desired revision to the backend: that of the access point or of the defaults, the later one."""
         self.monitor.seen.pop(name, None)
         revision = max(self._revisions[name], self._defaults_revision or 0)
-        self.backend.desire(name, revision, self._to_run(self._configs[name]))
-
-    def _to_run(self, config: AccessPointConfig) -> AccessPointConfig:
-        """Return the configuration with an election id that no other controller on this database has.
-
-        Of two controllers with the same `election_id` the later one has the lower id: it does not take over.
-        """
-        own = self._own_election_ids.get(config.name, config.election_id)
-        return config.model_copy(update={"election_id": own * STARTS + STARTS - 1 - self._start % STARTS})
+        self.backend.desire(name, revision, self._configs[name])
 
     def bounded(self, entry: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
         """Check that every file which REST newly names for an access point is in the folder for such files.
@@ -419,7 +432,7 @@ class Service:
             self._use_defaults(ncr, revision)
 
     async def follow(self) -> None:
-        """Follow changes by other controllers on the same database; for ever."""
+        """Follow changes by other replicas; for ever."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FOLLOW_SECONDS):
@@ -445,7 +458,6 @@ class Service:
         try:
             for config in given:
                 self._check(config)
-            self._own_election_ids = _election_ids(given)
             await self.write(self.store.adopt, given)
             await self._follow_all()
         except ProblemError as error:
@@ -485,8 +497,3 @@ class Service:
         self._writer.shutdown(wait=True)
         for executor in (self._readers, self._computing):
             executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _election_ids(given: Iterable[AccessPointConfig]) -> dict[str, int]:
-    """Return the election ids of a configuration file."""
-    return {config.name: config.election_id for config in given if "election_id" in config.model_fields_set}

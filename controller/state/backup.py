@@ -12,7 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from .database import AUDIT, CONTROLLERS, HEAD, METADATA, REVISIONS, SERIES, writing
+from .database import AUDIT, HEAD, METADATA, REVISIONS, SERIES, writing
 
 FORMAT = "access-point-controller"
 ROWS = 5000
@@ -91,7 +91,7 @@ def restore(engine: sa.Engine, path: Path, replace: bool) -> int:
             if told != rows:
                 raise BackupError(f"{path}: not complete: {rows} rows of {told if told is not None else 'more'}")
             if engine.dialect.name == "postgresql":
-                for numbered in (AUDIT, CONTROLLERS, REVISIONS, SERIES):
+                for numbered in (AUDIT, REVISIONS, SERIES):
                     last = sa.func.coalesce(sa.select(sa.func.max(numbered.c.id)).scalar_subquery(), 0) + 1
                     name = sa.func.pg_get_serial_sequence(numbered.name, "id")
                     connection.execute(sa.select(sa.func.setval(name, last, False)))

@@ -2,9 +2,11 @@
 """The database: its tables, how it is opened, and its migrations (alembic, `migrations/`).
 
 SQLite runs with a write-ahead log, so that reading never waits for writing, and syncs every commit: what was confirmed
-survives a power cut. PostgreSQL needs a URL, as `postgresql://user@host/name`.
+survives a power cut. PostgreSQL, which replicas of a fleet share, needs a URL, as `postgresql://user@host/name`.
 """
 
+import fcntl
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from ..config import ConfigError
 from ..samples import MEANS, STATION_SUMS, SUMS
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_SECONDS = 5
@@ -41,6 +43,7 @@ ACCESS_POINTS = sa.Table(
     METADATA,
     sa.Column("name", NAME, primary_key=True),
     sa.Column("file_hash", NAME),
+    sa.Column("in_effect", sa.Integer),
     *_given(config=sa.Text, removed=sa.Boolean, changed=sa.Float, revision=sa.Integer),
 )
 SETTINGS = sa.Table(
@@ -58,8 +61,6 @@ REVISIONS = sa.Table(
 )
 """Every desired state, numbered through all access points, so that an access point that is removed and added again gets
 new numbers. A row without `access_point` is of the defaults, one without `config` a removal."""
-CONTROLLERS = sa.Table("controllers", METADATA, _numbered(), *_given(started=sa.Float), sqlite_autoincrement=True)
-"""Every start of a controller on this database, from which its election ids are made."""
 TOKENS = sa.Table(
     "tokens",
     METADATA,
@@ -140,6 +141,31 @@ def connect(url: str) -> sa.Engine:
     except SQLAlchemyError as error:
         raise ConfigError(f"--database {shown(url)}: {explain(error).removeprefix('database: ')}") from None
     return engine
+
+
+def hold(url: str) -> None:
+    """Hold a database for this process, until it ends; raises `ConfigError` for one that others use or share."""
+    try:
+        parsed = sa.make_url(url)
+    except ArgumentError:
+        return
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        raise ConfigError(
+            f"--database {shown(url)}: replicas of a fleet share it: give --engine, too, or else sqlite:///FILE; "
+            f"`accesspoint.controller.state backup` and `restore` move what it holds"
+        )
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return
+    try:
+        # Stays open: closing it would also release the locks that SQLite has on the file.
+        descriptor = os.open(str(parsed.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"--database {shown(url)}: another controller uses it: stop that one, or make both agents of a fleet"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"--database {shown(url)}: {(error.strerror or str(error)).lower()}") from None
 
 
 def open_engine(url: str) -> sa.Engine:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from ..config import AccessPointConfig, ConfigError, Ncr, one_line
-from .database import ACCESS_POINTS, AUDIT, CONTROLLERS, IDEMPOTENCY, REVISIONS, SETTINGS, TOKENS, writing
+from .database import ACCESS_POINTS, AUDIT, IDEMPOTENCY, REVISIONS, SETTINGS, TOKENS, writing
 from .history import delete_series
 
 Role = Literal["viewer", "operator", "admin"]
@@ -24,7 +24,7 @@ TOKEN_PREFIX = "ap_"
 """So that scanners for leaked secrets can find them."""
 IDEMPOTENCY_SECONDS = 86_400
 UNANSWERED_SECONDS = 60.0
-"""Seconds after which nobody waits any more for a controller that ended in the middle of a request."""
+"""Seconds after which nobody waits any more for a replica that ended in the middle of a request."""
 AUDIT_SECONDS = 400 * 86_400
 MAX_REVISIONS = 100
 """Revisions that are kept of one access point."""
@@ -36,7 +36,7 @@ THERE = ~ACCESS_POINTS.c.removed
 
 
 class Conflict(Exception):
-    """The state that a change was based on has changed: another controller was faster."""
+    """The state that a change was based on has changed: another replica was faster."""
 
 
 class LastAdmin(Exception):
@@ -98,11 +98,6 @@ def document(config: AccessPointConfig) -> dict[str, Any]:
     return config.model_dump(mode="json", exclude_unset=True)
 
 
-def _shared(config: AccessPointConfig) -> dict[str, Any]:
-    """Return a configuration's part for all controllers: the election id is for the one that was started with it."""
-    return {name: value for name, value in document(config).items() if name != "election_id"}
-
-
 class Store:
     """Persistent state of the service."""
 
@@ -128,6 +123,23 @@ class Store:
         with self.engine.connect() as connection:
             row = connection.execute(sa.select(ACCESS_POINTS.c.config, ACCESS_POINTS.c.revision).where(where)).first()
         return (json.loads(row.config), row.revision) if row else None
+
+    def in_effect(self, name: str, revision: int) -> None:
+        """Note the revision in effect, for the next start."""
+        with self._write.begin() as connection:
+            where = (ACCESS_POINTS.c.name == name) & THERE
+            connection.execute(sa.update(ACCESS_POINTS).where(where).values(in_effect=revision))
+
+    def fallback(self, name: str) -> tuple[dict[str, Any], int] | None:
+        """Return what was in effect last, and its revision; None: that is what is desired, or not known."""
+        where = (REVISIONS.c.access_point == name) & REVISIONS.c.config.is_not(None)
+        with self.engine.connect() as connection:
+            row = connection.execute(sa.select(ACCESS_POINTS).where(ACCESS_POINTS.c.name == name, THERE)).first()
+            if row is None or row.in_effect is None or row.in_effect >= row.revision:
+                return None
+            earlier = sa.select(REVISIONS).where(where, REVISIONS.c.id <= row.in_effect)
+            found = connection.execute(earlier.order_by(REVISIONS.c.id.desc()).limit(1)).first()
+        return (json.loads(found.config), row.in_effect) if found else None
 
     def standing(self, name: str) -> tuple[bool, int]:
         """Return whether an access point is desired now, and the newest revision of all."""
@@ -162,10 +174,10 @@ class Store:
         """
         if wanted is None:
             return self.access_points()
-        parts = {config.name: json.dumps(_shared(config), sort_keys=True) for config in wanted}
+        parts = {config.name: json.dumps(document(config), sort_keys=True) for config in wanted}
         with self._write.begin() as connection:
             if connection.dialect.name == "postgresql":
-                # Two controllers start at once: the second finds the rows of the first.
+                # Two replicas start at once: the second finds the rows of the first.
                 connection.execute(sa.text("LOCK TABLE access_points IN SHARE ROW EXCLUSIVE MODE"))
             known = {row.name: row.file_hash for row in connection.execute(sa.select(ACCESS_POINTS))}
             for name, file_hash in known.items():
@@ -210,7 +222,7 @@ class Store:
         where = (ACCESS_POINTS.c.name == name) & (ACCESS_POINTS.c.revision == based_on)
         with self._write.begin() as connection:
             revision = _revise(connection, name, None, change.actor)
-            values = {"removed": True, "changed": time.time(), "revision": revision}
+            values = {"removed": True, "changed": time.time(), "revision": revision, "in_effect": None}
             if not connection.execute(sa.update(ACCESS_POINTS).where(where, THERE).values(**values)).rowcount:
                 raise Conflict(name)
             connection.execute(
@@ -244,12 +256,6 @@ class Store:
                     raise Conflict("the defaults") from None
             audit_line(connection, change)
         return revision
-
-    def begin(self) -> int:
-        """Return the number of this start of a controller: unique on this database, and higher than earlier ones."""
-        with self._write.begin() as connection:
-            insertion = sa.insert(CONTROLLERS).values(started=time.time()).returning(CONTROLLERS.c.id)
-            return int(connection.scalar(insertion) or 0)
 
     def new_token(
         self,
@@ -285,7 +291,7 @@ class Store:
         """Revoke a token, and the sessions that were opened with it; raises `LastAdmin`."""
         mine = (TOKENS.c.id == token_id) | (TOKENS.c.parent == token_id)
         with self._write.begin() as connection:
-            # Two tokens are revoked at once, at two controllers: the second waits for the first.
+            # Two tokens are revoked at once, at two replicas: the second waits for the first.
             admins = sa.select(TOKENS.c.id).where(
                 TOKENS.c.role == "admin",
                 TOKENS.c.kind == "token",
@@ -317,7 +323,7 @@ class Store:
 
     def reserve(self, actor: str, key: str, fingerprint: str) -> tuple[str, dict[str, Any] | None] | None:
         """Begin a request with this idempotency key: None when it is the first. Else the fingerprint of the first one,
-        and its answer; None while that is on its way, here or at another controller."""
+        and its answer; None while that is on its way, here or at another replica."""
         now = time.time()
         mine = (IDEMPOTENCY.c.actor == actor) & (IDEMPOTENCY.c.key == key)
         unanswered = (IDEMPOTENCY.c.answer == "") & (IDEMPOTENCY.c.created < now - UNANSWERED_SECONDS)

@@ -11,7 +11,9 @@ from finsy.proto import p4r, rpc_code
 from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent import reconciler
 from accesspoint.controller.agent.access_point import is_live
+from accesspoint.controller.agent.connection import State
 from accesspoint.controller.agent.flow import Flow
+from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.agent.program import DIGEST_SOURCE, ECT0, FlowKey
 from accesspoint.controller.agent.reconciler import Refused, Standing
 from accesspoint.controller.agent.transport import RpcError
@@ -171,6 +173,49 @@ async def test_reload_that_a_switch_refuses_is_in_effect_later(served: tuple[Two
     accept(two)
     assert await service.in_effect(["bad"], 60)
     assert two.backend.access_points["bad"].config.rules == [RULE]
+
+
+async def test_start_with_a_revision_that_the_switch_refuses_runs_the_one_before(
+    served: tuple[Two, Service], tmp_path: Path
+) -> None:
+    """Also a session that begins anew while it is refused; without one before, nothing is said to run."""
+    two, first = served
+    keeping = asyncio.create_task(first.keep_in_effect())
+    await first.change("bad", CHANGE, lambda: document(two.configs[0]) | {"flow_idle_timeout": 9.0})
+    assert await first.in_effect(["bad"], 60)
+    good = first.standing("bad").revision
+    await until(lambda: first._kept_in_effect.get("bad") == good)
+    two.switch.refuses = lambda update: is_rule(update, two)
+    changed = document(with_rule(two.configs[0])) | {"flow_idle_timeout": 9.0}
+    await first.change("bad", CHANGE, lambda: changed)
+    await until(lambda: first.standing("bad").reason)
+    keeping.cancel()
+    await two.backend.stop()
+    again = LocalBackend(lambda name: None, two._connect)
+    second = Service(connect(f"sqlite:///{tmp_path / 'state.db'}"), again)
+    await second.load(None)
+    second.start()
+    await until(lambda: "refuses" in str(second.standing("bad").reason))
+    standing, ap = second.standing("bad"), again.access_points["bad"]
+    assert (standing.in_effect, standing.since is None) == (good, False) and standing.revision > good
+    assert (ap.connection.state, ap.config.rules, ap.config.flow_idle_timeout) == (State.READY, [], 9.0)
+    two.switch.refuses = lambda update: False
+    assert await second.in_effect(["bad"], 60)
+    assert ap.config.rules == [RULE]
+    await again.stop()
+    await second.close()
+
+
+async def test_session_that_begins_with_a_refused_revision_is_reported() -> None:
+    two = Two()
+    refuse(two)
+    two.backend.desire("bad", 7, with_rule(two.configs[0]))
+    two.backend.start()
+    await until(lambda: "RESOURCE_EXHAUSTED" in str(two.backend.standing("bad").reason))
+    assert two.backend.standing("bad").in_effect is None
+    accept(two)
+    await until(lambda: two.backend.standing("bad") == Standing(7, 7))
+    await two.backend.stop()
 
 
 async def test_revision_that_cannot_be_used_here_is_reported(served: tuple[Two, Service]) -> None:

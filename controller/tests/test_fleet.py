@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from accesspoint.checks.bench.controller.fleet import keep
 from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent.local_backend import LocalBackend
-from accesspoint.controller.agent.process import Agent, Disk, Options
+from accesspoint.controller.agent.process import DESIRED_FILE, Agent, Disk, Options
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
 from accesspoint.controller.config import AccessPointConfig, ConfigError
@@ -504,20 +504,20 @@ def test_keys_are_those_of_nats() -> None:
 
 def test_an_agents_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk(tmp_path / "state")
-    assert disk.desired() is None and disk.adopted() is None
+    assert disk.state(DESIRED_FILE) is None and disk.adopted() is None
     desired = Desired(revision=7, config=config("ap1").model_dump(mode="json"))
-    disk.desire(desired)
+    disk.keep(DESIRED_FILE, desired)
     again = Disk(tmp_path / "state")
-    assert again.key.public == disk.key.public and again.desired() == desired
+    assert again.key.public == disk.key.public and again.state(DESIRED_FILE) == desired
     assert (tmp_path / "state/identity").stat().st_mode & 0o77 == 0
     # Half a file, or another release's.
     for damaged in (text(desired)[:-20], b'{"version": 9}', b"\xff\xfe"):
         (tmp_path / "state/desired.json").write_bytes(damaged)
-        assert again.desired() is None
+        assert again.state(DESIRED_FILE) is None
     assert "desired.json" in caplog.text
     (tmp_path / "state/desired.json").write_bytes(b" " * 2_000_000)
     with pytest.raises(ConfigError, match="longer than anything"):
-        again.desired()
+        again.state(DESIRED_FILE)
     (tmp_path / "state/identity").write_text("nonsense")
     with pytest.raises(ConfigError, match="remove it to start over"):
         Disk(tmp_path / "state")

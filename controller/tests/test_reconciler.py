@@ -84,6 +84,7 @@ class Point:
     def __init__(self, of: AccessPointConfig, switch: Switch) -> None:
         self.config, self.revision = of.model_copy(), 0
         self.written: Any = None
+        self.fallback: Any = None
         self.connection = SimpleNamespace(state=State.CONNECTING, problem=None)
         self.program = SimpleNamespace(target=SimpleNamespace(check=lambda _: None))
         self._switch = switch
@@ -106,7 +107,14 @@ class Point:
                 if not self._switch.up:
                     raise RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message=AWAY))
                 async with self._writing:
-                    await self._switch.write(self.config)
+                    try:
+                        await self._switch.write(self.config)
+                    except RpcError as error:
+                        good = self.fallback()
+                        if error.is_away or good is None:
+                            raise
+                        self.configure(*good)
+                        await self._switch.write(self.config)
                 self.connection.state, self.connection.problem = State.READY, None
                 await self.sync()
                 while self._switch.up:

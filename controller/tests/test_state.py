@@ -31,7 +31,16 @@ from accesspoint.controller.samples import RETENTION, Bucket, Key, Recorder
 from accesspoint.controller.state import backup as backups
 from accesspoint.controller.state import history
 from accesspoint.controller.state import store as store_module
-from accesspoint.controller.state.database import HEAD, HISTORY, METADATA, MIGRATIONS, STATION_USE, connect, open_engine
+from accesspoint.controller.state.database import (
+    HEAD,
+    HISTORY,
+    METADATA,
+    MIGRATIONS,
+    STATION_USE,
+    connect,
+    hold,
+    open_engine,
+)
 from accesspoint.controller.state.history import Archive, resolution_for
 from accesspoint.controller.state.store import Change, Conflict, Store, document
 
@@ -381,6 +390,18 @@ def test_a_database_of_a_later_release_is_left_alone(tmp_path: Path) -> None:
         connect(url)
 
 
+def test_database_of_a_running_controller_is_refused_to_others(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+    hold(url)
+    connect(url)
+    with pytest.raises(ConfigError, match="another controller uses it"):
+        hold(url)
+    with pytest.raises(ConfigError, match="replicas of a fleet share it: give --engine"):
+        hold("postgresql://me:secret@db/name")
+    with pytest.raises(ConfigError, match="no such file or directory"):
+        hold(f"sqlite:///{tmp_path}/none/state.db")
+
+
 def write_for_ever(url: str) -> None:
     """The part of a process that is going to be killed."""
     store, archive, number = Store(connect(url)), Archive(open_engine(url)), 0
@@ -395,7 +416,7 @@ def write_for_ever(url: str) -> None:
         revision = store.put(config(class_weights=weights), revision, Change("w", "", "PUT", "/", 200, number))
 
 
-async def test_two_controllers_on_one_database_follow_each_other(
+async def test_two_replicas_on_one_database_follow_each_other(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)

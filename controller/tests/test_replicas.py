@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two controllers on one database: changes at both, none lost; one switch, of which one of them is primary."""
+"""Two replicas of the service on one database: changes at both, and none is lost."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from accesspoint.checks.harness.switches import SwitchLab, wait_for
 from accesspoint.checks.harness.waiting import free_port, until
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.store import Change, LastAdmin, Store
@@ -54,7 +52,7 @@ async def test_of_changes_with_one_tag_one_is_made(replicas: tuple[Api, Api]) ->
     codes = [answer.status_code for answer in answers]
     assert (codes.count(200), codes.count(412)) == (1, CHANGES - 1)
     kept = answers[codes.index(200)].json()
-    # Who was refused is told what it is now, and both controllers say the same.
+    # Who was refused is told what it is now, and both replicas say the same.
     assert {answer.headers["etag"] for answer in answers} == {answers[codes.index(200)].headers["etag"]}
     revisions = (await clients[1].get(f"{AP}/revisions")).json()
     assert [entry["config"].get("class_weights") for entry in revisions] == [{"downlink": kept["downlink"]}, None]
@@ -236,31 +234,3 @@ async def test_what_the_database_refuses_was_not_begun(tmp_path: Path, monkeypat
     finally:
         await api.backend.stop()
         await api.service.close()
-
-
-def test_two_controllers_of_one_file_share_a_switch(link_lab: SwitchLab) -> None:
-    """Two controllers with one configuration and one database: one is primary, and the other one takes over."""
-    link_lab.start_switch()
-    database = f"sqlite:///{link_lab.directory / 'shared.db'}"
-    token = link_lab.directory / "config0.token"
-    first = link_lab.controller("--database", database)
-    link_lab.introduce(first)
-    (link_lab.directory / "config1.token").write_text(token.read_text())
-    second = link_lab.controller("--database", database, ready=False)
-    wait_for(lambda: second.get()["state"] == "backup")
-    assert first.get()["state"] == "ready"
-    assert "election id" in second.get()["problem"]
-    # A change at the backup is done by the primary.
-    assert second.send("PATCH", "class-weights", {"downlink": 7}).status_code == 200
-    wait_for(lambda: first.get("class-weights")["downlink"] == 7)
-    # So is one of what is added over REST.
-    first.process.send_signal(signal.SIGKILL)
-    first.process.wait()
-    second.wait_ready()
-    assert second.get("class-weights")["downlink"] == 7
-    # Who comes back is the backup, whatever the files say of election ids.
-    (link_lab.directory / "config2.token").write_text(token.read_text())
-    third = link_lab.controller("--database", database, ready=False, election_id=2)
-    wait_for(lambda: third.get()["state"] == "backup")
-    assert second.get()["state"] == "ready"
-    assert second.get("config").get("election_id") == 1, "what one file says is not for the other controller"
