@@ -5,13 +5,14 @@ A mistake is a `ConfigError` whose text is one line with the file, the place and
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .law import BROKEN, LAWS
+from .mistakes import one_line
 
 CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
@@ -329,36 +330,38 @@ class AccessPointConfig(Model):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "AccessPointConfig":
+        if mistakes := [*self._mistakes()]:
+            raise ValueError("; ".join(mistakes))
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
         numbers = [port.port for port in self.ports]
-        for number in numbers:
+        for number in dict.fromkeys(numbers):
             if numbers.count(number) > 1:
-                raise ValueError(f"duplicate port {number} in `ports`")
+                yield f"duplicate port {number} in `ports`"
         for number, gate in (self.features.gate or {}).items():
             port = self.port(number)
             if port is None:
-                raise ValueError(f"`gate` names port {number}, which is not in `ports`")
-            if gate.buffer > port.queue_limit:
-                raise ValueError(
-                    f"`gate` of port {number}: buffer {gate.buffer} is above queue_limit {port.queue_limit}"
-                )
+                yield f"`gate` names port {number}, which is not in `ports`"
+            elif gate.buffer > port.queue_limit:
+                yield f"`gate` of port {number}: buffer {gate.buffer} is above queue_limit {port.queue_limit}"
         for address, station in self.stations.items():
             if station.locked_port is not None and self.port(station.locked_port) is None:
-                raise ValueError(f"`stations` locks {address} to port {station.locked_port}, which is not in `ports`")
+                yield f"`stations` locks {address} to port {station.locked_port}, which is not in `ports`"
             if station.is_regulated and not self.features.ncr:
-                raise ValueError(
+                yield (
                     f"`stations` has a weight or a limit for {address}, which are kept by feedback: turn the feature "
                     f"`ncr` on, or take them back"
                 )
         names = [rule.name for rule in self.rules]
-        for name in names:
+        for name in dict.fromkeys(names):
             if names.count(name) > 1:
-                raise ValueError(f"duplicate rule {name} in `rules`")
+                yield f"duplicate rule {name} in `rules`"
         for one, other in duplicate_rules(self.rules):
-            raise ValueError(
+            yield (
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
                 f"another `priority`"
             )
-        return self
 
     def direction(self, ingress_port: int, egress_port: int) -> str:
         """Return the direction that the stage `roles` gives a packet between two ports."""
@@ -418,19 +421,6 @@ class Config(Model):
         return self
 
 
-def message(mistake: Mapping[str, Any]) -> str:
-    """Return the message of one mistake of a pydantic error."""
-    return "unknown field" if mistake["type"] == "extra_forbidden" else mistake["msg"].removeprefix("Value error, ")
-
-
-def one_line(error: ValidationError) -> str:
-    """Return the first mistake of a pydantic error: its place, and the message."""
-    first = error.errors()[0]
-    # The last part of a union's place is the type that was meant; the message has it, too.
-    place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("constrained-", "literal[")))
-    return f"{place}: {message(first)}" if place else message(first)
-
-
 def missing_file(config: AccessPointConfig) -> str | None:
     """Return a file that it names and that does not exist, in one line; None: all exist."""
     for place, path in config.files().items():
@@ -454,7 +444,7 @@ def load(path: Path) -> Config:
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except ValidationError as error:
-        raise ConfigError(f"{path}: {one_line(error)}") from None
+        raise ConfigError(f"{path}: {one_line(error, Config)}") from None
     for number, access_point in enumerate(config.access_points):
         if missing := missing_file(access_point):
             raise ConfigError(f"{path}: access_points.{number}.{missing}")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import AccessPointConfig, ConfigError, one_line
+from ..config import AccessPointConfig, ConfigError
 from ..fleet.credentials import VALID_DAYS, Credentials, Key, claims_of, key_of, write
 from ..fleet.engine import DESIRED, LEASE, Conflict, Engine, Unavailable
 from ..fleet.messages import (
@@ -41,6 +41,7 @@ from ..fleet.messages import (
     parse,
     text,
 )
+from ..mistakes import one_line
 from ..observation import Observation
 from ..samples import FLUSH_SECONDS, Recorder
 from .connection import State

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 
 from ..agent.reconciler import Refused
-from ..config import message, one_line
+from ..config import AccessPointConfig
+from ..mistakes import listed, one_line
 from ..state.database import explain
 
 MEDIA_TYPE = "application/problem+json"
@@ -105,15 +106,16 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            return problem(422, f"body: not JSON: {first['ctx']['error']}", request.url.path)
-        place = ".".join(str(part) for part in first["loc"])
-        return problem(422, f"{place}: {message(first)}", request.url.path)
+        errors = error.errors()
+        if errors[0]["type"] == "json_invalid":
+            # Its place is a position in the text.
+            errors = [errors[0] | {"loc": ("body",)}]
+        body = getattr(request.scope["route"], "body_field", None)
+        return problem(422, listed(errors, body and body.field_info.annotation), request.url.path)
 
     @app.exception_handler(ValidationError)
     async def inconsistent(request: Request, error: ValidationError) -> JSONResponse:
-        return problem(422, one_line(error), request.url.path)
+        return problem(422, one_line(error, AccessPointConfig), request.url.path)
 
     @app.exception_handler(SQLAlchemyError)
     async def database(request: Request, error: SQLAlchemyError) -> JSONResponse:

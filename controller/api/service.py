@@ -24,7 +24,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from ..agent.local_backend import LocalBackend
 from ..agent.program import parsed
 from ..agent.reconciler import Standing
-from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry, one_line
+from ..config import AccessPointConfig, ConfigError, Ncr, Rule, duplicate_rules, migrate_entry
+from ..mistakes import one_line
 from ..observation import Observation
 from ..state.database import explain
 from ..state.history import Archive
@@ -219,7 +220,7 @@ class Service:
         try:
             return entry, self.whole(entry)
         except ValidationError as error:
-            raise ProblemError(503, one_line(error)) from None
+            raise ProblemError(503, one_line(error, AccessPointConfig)) from None
 
     def _use(self, entry: dict[str, Any], config: AccessPointConfig, revision: int) -> None:
         self.wanted[config.name], self._configs[config.name] = entry, config

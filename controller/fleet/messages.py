@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import AccessPointConfig, MacAddress, one_line
+from ..config import AccessPointConfig, MacAddress
+from ..mistakes import one_line
 from ..observation import Observation
 from ..samples import MEANS, RETENTION, STATION_RETENTION, STATION_SUMS, SUMS, Bucket, Key
 

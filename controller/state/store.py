@@ -12,7 +12,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from ..config import AccessPointConfig, ConfigError, Ncr, one_line
+from ..config import AccessPointConfig, ConfigError, Ncr
+from ..mistakes import one_line
 from .database import ACCESS_POINTS, AUDIT, IDEMPOTENCY, REVISIONS, SETTINGS, TOKENS, writing
 from .history import delete_series
 

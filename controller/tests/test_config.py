@@ -68,7 +68,13 @@ def test_a_whole_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"features": {"ncrr": True}}, "features.ncrr: unknown field"),
+        ({"features": {"ncrr": True}}, "features.ncrr: unknown field; did you mean `ncr`?"),
+        ({"features": {"gate": {"2": {"buffer": 9, "bach": 3}}}}, "gate.2.bach: unknown field; did you mean `batch`?"),
+        ({"features": {"zzz": 1}, "ncr": {"alhpa": 1}}, "zzz: unknown field; access_points.0.ncr.alhpa: unknown"),
+        (
+            {"ports": [PORTS[0], PORTS[0]], "stations": {"02:00:00:00:00:01": {"locked_port": 7}}},
+            "duplicate port 1 in `ports`; `stations` locks 02:00:00:00:00:01 to port 7",
+        ),
         ({"sparse": {"min_rate_bps": 32_000}}, "sparse.min_rate_bps: unknown field"),
         ({"sparse": {"burst_bytes": 3_028}}, "sparse.burst_bytes: unknown field"),
         ({"queue_shares": {"new_flows": 0.1}}, "queue_shares.new_flows: unknown field"),
