@@ -204,6 +204,8 @@ else:
             **_fields("port"),
             # Reason and fix, when the link carries clearly less or more than is configured.
             "capacity_problem": str | None,
+            # Why `target_ms` is above the configured `queue_target_ms`.
+            "target_reason": str | None,
             "classes": list[ClassObservation],
         },
     )

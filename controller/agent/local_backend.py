@@ -253,6 +253,7 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
         last_active=last_active,
         **measured("port", ap, state),
         capacity_problem=_capacity_problem(state),
+        target_reason=state.target_reason,
         classes=[
             ClassObservation(class_id=class_id, **measured("class", ap, state, class_id)) for class_id in state.classes
         ],

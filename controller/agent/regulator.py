@@ -139,6 +139,19 @@ class PortRegulator:
         """q* in seconds; 0: nothing is known of the link."""
         return self.target / self.capacity if self.capacity else 0.0
 
+    @property
+    def target_reason(self) -> str | None:
+        """Return why q* is above the configured delay; None: it is not."""
+        ncr, least = self.config.ncr, self.config.ncr.queue_target_packets * FULL_FRAME
+        if not self.capacity or self.target <= self.capacity * ncr.queue_target_ms / 1000 * 1.001:
+            return None
+        said = f"{ncr.queue_target_ms:g} ms were asked for"
+        if self.target > least:
+            wait = FULL_FRAME / self.ack_capacity * 1000
+            return f"{said}, and ACKs wait for {wait:.3g} ms behind one frame of their link"
+        time = least / self.capacity * 1000
+        return f"{said}, and the least, queue_target_packets {ncr.queue_target_packets:g}, takes {time:.3g} ms here"
+
     def resume(self, feedback: float, class_feedback: dict[int, float]) -> None:
         """Resume from the feedback that the switch has of an earlier loop."""
         self.estimate.start_empty()

@@ -92,6 +92,8 @@ def _access_point(client: Client, one: AccessPointAnswer) -> Iterator[Finding]:
         if role not in roles:
             yield Finding("error", f"{name} has no {role} port", "correct `ports` in its configuration")
     for port in ports:
+        if reason := port["target_reason"]:
+            yield Finding("ok", f"{name}: the target of port {port['port']} is {port['target_ms']:.1f} ms: {reason}")
         if port["link"] == "down":
             yield Finding("error", f"{name}: port {port['port']} ({port['role']}) has no carrier", "is its cable in?")
 

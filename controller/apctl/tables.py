@@ -82,6 +82,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("CAPACITY", lambda row: "-" if row["capacity_used_bps"] is None else rate(row["capacity_used_bps"])),
         ("QUEUE", lambda row: f"{row['queue_packets']:.0f}"),
         ("DELAY", lambda row: f"{row['delay_ms']:.1f} ms"),
+        ("TARGET", lambda row: f"{row['target_ms']:.1f} ms"),
         ("FLOWS", field("flows_active")),
         ("DEVICE TERM", lambda row: probability(row["device"])),
         ("SENT", lambda row: size(sum(entry["sent_bytes"] for entry in row["classes"]))),

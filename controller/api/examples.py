@@ -29,6 +29,7 @@ _LIVE: dict[str, Any] = {
     "capacity_used_bps": 1_000_000.0,
     "capacity_learned_bps": 978_000.0,
     "capacity_problem": None,
+    "target_reason": "5 ms were asked for, and the least, queue_target_packets 4, takes 48.4 ms here",
     "flows_active": 3,
     "device": 0.013,
     "largest_flow": 0.004,

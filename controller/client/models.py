@@ -464,6 +464,7 @@ class PortAnswer(TypedDict):
     device: float
     largest_flow: float
     capacity_problem: str | None
+    target_reason: str | None
     classes: list[ClassObservation]
     capacity_bps: int | Literal["auto"]
     queue_limit: int

@@ -378,6 +378,10 @@ def test_a_stations_queue_outlasts_the_frame_that_an_ack_waits_for() -> None:
     assert frame_time > of.ncr.queue_target_ms / 1000
     assert regulators[0].target > frame_time * down.capacity
     assert regulators[1].target == 4 * FRAME
+    reasons = [regulator.target_reason for regulator in regulators]
+    assert reasons[0] == "15 ms were asked for, and ACKs wait for 24.2 ms behind one frame of their link"
+    assert reasons[1] == "15 ms were asked for, and the least, queue_target_packets 4, takes 96.9 ms here"
+    assert PortRegulator(of, down, FlowTable(), CLASSES).target_reason is None
 
 
 def test_what_scalable_senders_get_moves_before_the_rest() -> None:

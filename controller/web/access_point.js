@@ -93,6 +93,7 @@ export function accessPoint(page, ap) {
   const dot = h("i", { class: "dot", "aria-hidden": "true" });
   const state = h("span", { class: "faint" });
   const why = h("p", { class: "why notice", hidden: true });
+  const targets = h("p", { class: "note", hidden: true });
   const mistaken = h("p", { class: "why notice", role: "status", hidden: true });
   const values = FIGURES.map(() => h("dd", {}, "–"));
   const figures = h("dl", { class: "figures" }, ...FIGURES.map((name, index) => h("div", {}, h("dt", {}, name), values[index])));
@@ -118,7 +119,7 @@ export function accessPoint(page, ap) {
     h("div", { class: "tools" }, h("div", { class: "segments", role: "group", "aria-label": "Time range" }, ...ranges),
       h("label", { for: "port", class: "hidden" }, "Port"), portPick, failed),
     chartsElement, parts[0].element,
-    h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable)),
+    h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable), targets),
     parts[1].element, parts[2].element, parts[3].element);
 
   function marked(text) {
@@ -200,6 +201,9 @@ export function accessPoint(page, ap) {
     const wrong = event.ports.filter((port) => port.capacity_problem);
     mistaken.hidden = !wrong.length;
     say(mistaken, wrong.map((port) => `Port ${port.port}: ${port.capacity_problem}.`).join(" "));
+    const raised = ap.ready ? event.ports.filter((port) => port.regulated && port.target_reason) : [];
+    targets.hidden = !raised.length;
+    say(targets, raised.map((port) => `Target of port ${port.port}, ${milliseconds(port.target_ms)}: ${port.target_reason}.`).join(" "));
   }
 
   /** The desired revision, and since when another one is in effect. */
