@@ -32,6 +32,9 @@ def controller(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (chain) of the REST API, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
+    proxy: Annotated[
+        list[str] | None, typer.Option(help="Address or network of a reverse proxy whose X-Forwarded-* is believed.")
+    ] = None,
     stats: Annotated[Path | None, typer.Option(help="Log queue, feedback and rates here, as CSV.")] = None,
     files: Annotated[Path, typer.Option(help="Folder of the files that REST may name, as pipelines.")] = FILES,
     engine: Annotated[
@@ -71,6 +74,7 @@ def controller(
         tls_cert=tls_cert,
         tls_key=tls_key,
         stats=stats,
+        proxies=tuple(proxy or ()),
         files=files,
         engine=tuple(engine or ()),
         engine_keys=engine_keys,

@@ -28,6 +28,7 @@ from .agent.local_backend import LocalBackend
 from .agent.stats import Stats
 from .api.app import create_app
 from .api.connections import BoundedProtocol
+from .api.proxies import Forwarded, networks
 from .api.service import FILES, Service
 from .config import ConfigError, load
 from .realtime import raise_priority
@@ -53,6 +54,8 @@ class Options:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     stats: Path | None = None
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks of the reverse proxies in front."""
     files: Path = FILES
     engine: tuple[str, ...] = ()
     """Addresses of NATS, when the access points' agents are on machines of their own."""
@@ -238,7 +241,8 @@ async def run(options: Options) -> None:
     if options.engine:
         service, beside = await fleet_service(options, database)
     app = create_app(service)
-    server = web_server(app.state.guard, options)
+    trusted = networks(options.proxies)
+    server = web_server(Forwarded(app.state.guard, trusted) if trusted else app.state.guard, options)
     await service.load(config.access_points if config else None)
 
     stop = asyncio.Event()

@@ -75,7 +75,7 @@ def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: SwitchLab)
         assert "SPDX-License-Identifier: Apache-2.0" in text
         assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), file
         # Markup and scripts name what is there.
-        names = re.findall(r"/static/([\w.]+)", text) + re.findall(r'from "\./([\w.]+)"', text)
+        names = re.findall(r"[\"/]static/([\w.]+)", text) + re.findall(r'from "\./([\w.]+)"', text)
         assert all((WEB / name).is_file() for name in names)
         answer = httpx.get(f"{controller.url}/static/{file.name}")
         # A new version is seen at once.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // REST and server-sent events. The session's cookie is sent by the browser; no token is kept here.
 
-const API = "/api/v1";
+// Relative, as a proxy may serve the page below a path of its own.
+const API = new URL("api/v1", document.baseURI).pathname;
 const SILENT_SECONDS = 4;
 const RETRY_SECONDS = [1, 2, 5];
 

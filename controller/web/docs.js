@@ -92,10 +92,10 @@ function show(api) {
 }
 
 try {
-  const answer = await fetch("/openapi.json");
+  const answer = await fetch("openapi.json");
   if (answer.ok) show(await answer.json());
   else if (answer.status === 401) {
-    main.replaceChildren(h("p", { class: "empty" }, h("a", { href: "/" }, "Log in"), " first, then come back."));
+    main.replaceChildren(h("p", { class: "empty" }, h("a", { href: "./" }, "Log in"), " first, then come back."));
   } else throw new Error(`status ${answer.status}`);
 } catch (error) {
   main.replaceChildren(h("p", { class: "empty" }, `The controller does not answer: ${error.message}`));
