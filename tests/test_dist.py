@@ -186,6 +186,19 @@ diff /before /after || true
 """
 
 
+def test_upgraded_debian_package_restarts_the_services_that_run(tmp_path: Path) -> None:
+    script = (ROOT / "packaging/debian/access-point/postinst").read_text()
+    systemd, systemctl = tmp_path / "systemd", tmp_path / "systemctl"
+    systemd.mkdir()
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n[ "$1" = daemon-reload ]\n')
+    systemctl.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = script.replace("/run/systemd/system", str(systemd))
+    subprocess.run(["sh", "-c", script, "postinst", "configure", "0.2.0"], env=environment, check=True)
+    units = "access-point-switch access-point-controller access-point-agent access-point-replica"
+    assert (tmp_path / "said").read_text().splitlines() == ["daemon-reload", f"try-restart {units}"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a root of its own needs root")
 @pytest.mark.skipif(not shutil.which("help2man"), reason="help2man is missing; tools/install.sh packages")
 @pytest.mark.skipif(not debian.codename().startswith("deb"), reason="this is not Debian")
