@@ -201,6 +201,11 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     window.click("button[aria-label='Remove rule voice']")
     dialog(window)
     wait_for(lambda: controller.get("rules") == [])
+    window.set(settings + "input[max='1000000']", 0.9)
+    window.wait_text(settings + ".note", lambda text: text == "The rate of port 1 is 0.9 Mbit/s now.")
+    assert controller.get("config")["ports"][0]["capacity_bps"] == 900_000
+    window.wait_text("section[aria-label=Changes] tbody tr", lambda text: "ports.1.capacity_bps" in text)
+    assert window.text("section[aria-label=Changes] tbody tr").endswith("\N{RIGHTWARDS ARROW} 900000")
     # A station gets a name.
     window.wait_text("section[aria-label=Stations] tbody button", lambda text: text == STATION.hex(":"))
     window.type("section[aria-label=Stations] tbody button", "\n")
@@ -264,6 +269,23 @@ def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: B
     window.wait_text("dialog .why", lambda text: "That is not ap2" in text)
     dialog(window, Its="ap2")
     wait_for(lambda: controller.request("GET", "/api/v1/access-points/ap2").status_code == 404)
+    assert window.complaints() == []
+
+
+def test_page_lists_changes_and_restores_one(link_lab: SwitchLab, window: Browser) -> None:
+    controller = link_lab.controller(ready=False)
+    first = controller.get()["revision"]
+    controller.send("PATCH", "class-weights", {"downlink": 7})
+    window.log_in(controller.url, controller.token)
+    window.open(f"{controller.url}/{AP}")
+    rows = "section[aria-label=Changes] tbody"
+    window.wait_text(rows, lambda text: "class_weights.downlink default \N{RIGHTWARDS ARROW} 7" in text)
+    window.click(f"button[aria-label='Restore revision {first}']")
+    dialog(window)
+    wait_for(lambda: controller.get("class-weights")["downlink"] == 4)
+    window.wait_text(rows, lambda text: "class_weights.downlink 7 \N{RIGHTWARDS ARROW} default" in text)
+    window.click("#tokens")
+    window.wait_text("[aria-label='Audit log'] tbody", lambda text: "/class-weights 200" in text and "/restore" in text)
     assert window.complaints() == []
 
 

@@ -2,6 +2,7 @@
 // One access point: figures, charts over live samples or history, ports, classes and weights, flows, stations, settings.
 
 import { Problem, ask, query } from "./api.js";
+import { changes } from "./changes.js";
 import { Charts } from "./chart.js";
 import { MEASURES, fromHistory, largest, total } from "./model.js";
 import { count, h, mark, milliseconds, number, percent, perSecond, rate, say, soon } from "./ui.js";
@@ -93,7 +94,7 @@ export function accessPoint(page, ap) {
   const dot = h("i", { class: "dot", "aria-hidden": "true" });
   const state = h("span", { class: "faint" });
   const why = h("p", { class: "why notice", hidden: true });
-  const targets = h("p", { class: "note", hidden: true });
+  const targets = h("p", { class: "faint small", hidden: true });
   const mistaken = h("p", { class: "why notice", role: "status", hidden: true });
   const values = FIGURES.map(() => h("dd", {}, "–"));
   const figures = h("dl", { class: "figures" }, ...FIGURES.map((name, index) => h("div", {}, h("dt", {}, name), values[index])));
@@ -112,7 +113,7 @@ export function accessPoint(page, ap) {
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...PORT_COLUMNS.map((title, index) =>
       h("th", { scope: "col", role: "columnheader", class: index > 1 ? "number" : "" }, title)))), portBody);
 
-  const parts = [weights(page, ap, path, wanted, marked), flows(page, ap, path), stations(page, ap, path, (port) => parts[1].filter(port)), settings(page, ap, path)];
+  const parts = [weights(page, ap, path, wanted, marked), flows(page, ap, path), stations(page, ap, path, (port) => parts[1].filter(port)), settings(page, ap, path), changes(page, ap, path)];
   const element = h("div", {},
     h("nav", { class: "crumbs", "aria-label": "Where" }, h("a", { href: "#/" }, "Access points"), " / ", h("h1", {}, ap.name), dot, state),
     why, figures,
@@ -120,7 +121,7 @@ export function accessPoint(page, ap) {
       h("label", { for: "port", class: "hidden" }, "Port"), portPick, failed),
     chartsElement, parts[0].element,
     h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable), targets),
-    parts[1].element, parts[2].element, parts[3].element);
+    parts[1].element, parts[2].element, parts[3].element, parts[4].element);
 
   function marked(text) {
     charts.markers.push({ time: Date.now() / 1000, text });
@@ -231,6 +232,7 @@ export function accessPoint(page, ap) {
     mark(values[2], "warn", now.delay > 2 * now.target && now.delay > 5);
     updatePorts(event);
     parts[0].update();
+    parts[4].update();
     draw();
   }
 

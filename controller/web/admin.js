@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For admins: adding an access point, and the list of tokens.
+// For admins: adding an access point, the list of tokens, and the audit log.
 
 import { Problem, ask } from "./api.js";
 import { confirmed, dialog, field, numberIn } from "./forms.js";
@@ -50,13 +50,19 @@ export function tokens(page) {
   const body = h("tbody", { role: "rowgroup" });
   const note = h("p", { class: "note", role: "status" });
   const COLUMNS = ["Name", "Role", "Made", "Expires", ""];
+  const AUDIT_COLUMNS = ["When", "By", "From", "Request", "Answer", "Change"];
+  const lines = h("tbody", { role: "rowgroup" });
+  const audit = h("div", { hidden: true }, h("h2", {}, "Audit log"),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the audit log" },
+      h("table", { class: "grid", role: "table", "aria-label": "Audit log" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
+        ...AUDIT_COLUMNS.map((title) => h("th", { scope: "col", role: "columnheader" }, title)))), lines)));
   const element = h("section", { "aria-label": "Tokens" },
     h("nav", { class: "crumbs", "aria-label": "Where" }, h("a", { href: "#/" }, "Access points"), " / ", h("h1", {}, "Tokens")),
     h("div", { class: "tools" }, h("p", { class: "faint small" }, "Whoever has a token's secret has its role. A secret is told once; only a hash is kept."),
       h("span", { class: "grow" }), h("button", { type: "button", class: "primary", onclick: create }, "New token")),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of tokens" },
       h("table", { class: "grid", role: "table", "aria-label": "Tokens" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
-        ...COLUMNS.map((title) => h("th", { scope: "col", role: "columnheader" }, title || h("span", { class: "hidden" }, "Revoke"))))), body)), note);
+        ...COLUMNS.map((title) => h("th", { scope: "col", role: "columnheader" }, title || h("span", { class: "hidden" }, "Revoke"))))), body)), note, audit);
 
   function expiry(token) {
     if (token.revoked) return "revoked";
@@ -71,6 +77,11 @@ export function tokens(page) {
         h("th", { scope: "row", role: "rowheader" }, token.name), h("td", { role: "cell" }, token.role),
         h("td", { role: "cell" }, `${ago(token.created)} ago`), h("td", { role: "cell" }, expiry(token)),
         h("td", { role: "cell" }, token.revoked ? null : h("button", { type: "button", "aria-label": `Revoke ${token.name}`, onclick: () => revoke(token) }, "Revoke")))));
+      const { body: logged } = await ask("GET", "/audit?limit=50");
+      audit.hidden = !logged.length;
+      lines.replaceChildren(...logged.map((line) => h("tr", { role: "row" },
+        h("th", { scope: "row", role: "rowheader" }, `${ago(line.time)} ago`), ...[line.actor, line.client, `${line.action} ${line.path}`,
+          String(line.status), line.change === null ? "" : JSON.stringify(line.change)].map((text) => h("td", { role: "cell" }, text)))));
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       note.className = "note why";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of an access point: features, law, rules; and for admins, its connection and removal.
+// Settings of an access point: features, law, rates of ports, rules; and for admins, its connection and removal.
 
 import { Problem, ask } from "./api.js";
 import { confirmed, dialog, field, numberIn } from "./forms.js";
@@ -36,6 +36,9 @@ export function settings(page, ap, path) {
   const target = field("Queue target in ms", "number", "", { min: 0.1, max: 10000, step: "any", disabled: true,
     onchange: () => target.input.reportValidity() && change("ncr", { queue_target_ms: numberIn(target) }, `The queue target is ${target.input.value || "the default"}${target.input.value ? " ms" : ""}`) });
 
+  const rates = h("div", {});
+  const rateOf = new Map();
+
   const RULE_COLUMNS = ["Rule", "Matches", "Class", "Queue", "Regulated", "Priority", ""];
   const ruleBody = h("tbody", { role: "rowgroup" });
   const ruleTable = h("table", { class: "grid", role: "table", "aria-label": "Rules" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
@@ -47,7 +50,8 @@ export function settings(page, ap, path) {
   const element = h("section", { "aria-label": "Settings" }, h("h2", {}, "Settings"),
     h("div", { class: "settings" },
       h("div", {}, h("h3", {}, "Features"), ...switches.map((each) => each.element)),
-      h("div", {}, h("h3", {}, "Law"), law.element, target.element)),
+      h("div", {}, h("h3", {}, "Law"), law.element, target.element),
+      h("div", {}, h("h3", {}, "Rates of ports"), rates)),
     note,
     h("div", { class: "tools" }, h("h3", {}, "Rules"), h("span", { class: "grow" }), operator ? h("button", { type: "button", onclick: addRule }, "Add a rule") : null),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of rules" }, ruleTable), noRules,
@@ -63,6 +67,11 @@ export function settings(page, ap, path) {
         if (!open || busy) break;
         tags[part] = etag;
         show(part, body);
+      }
+      for (const number of rateOf.keys()) {
+        const { etag } = await ask("GET", `${path}/ports/${number}`);
+        if (!open || busy) break;
+        tags[`ports/${number}`] = etag;
       }
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
@@ -80,10 +89,35 @@ export function settings(page, ap, path) {
       law.input.value = body.law;
       if (document.activeElement !== target.input) target.input.value = body.queue_target_ms;
     } else if (part === "rules") showRules(body);
+    else if (part.startsWith("ports/")) showRate(body);
     else {
+      showRates(body.ports);
       enabled = body.enabled;
       say(connected, enabled ? "Disconnect" : "Connect");
     }
+  }
+
+  function showRates(ports) {
+    for (const [number, one] of rateOf) {
+      if (ports.some((port) => port.port === number)) continue;
+      one.element.remove();
+      rateOf.delete(number);
+    }
+    for (const port of ports) {
+      if (!rateOf.has(port.port)) {
+        const one = field(`Port ${port.port}, ${port.role}: Mbit/s (empty: learned)`, "number", "", { min: 0.001, max: 1000000, step: "any", disabled: !operator,
+          onchange: () => one.input.reportValidity() && change(`ports/${port.port}`, { capacity_bps: numberIn(one) === null ? "auto" : Math.round(numberIn(one) * 1e6) },
+            `The rate of port ${port.port} is ${one.input.value ? `${one.input.value} Mbit/s` : "learned"}`) });
+        rateOf.set(port.port, one);
+        rates.append(one.element);
+      }
+      showRate(port);
+    }
+  }
+
+  function showRate(port) {
+    const { input } = rateOf.get(port.port);
+    if (document.activeElement !== input) input.value = port.capacity_bps === "auto" ? "" : port.capacity_bps / 1e6;
   }
 
   /** Keep the rows that stay: a button must not disappear while it is pressed. */
