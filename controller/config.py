@@ -16,6 +16,7 @@ from .mistakes import one_line
 
 CLASS_DOWNLINK = 1
 CLASS_UPLINK = 2
+DEFAULT_GROUP = "default"
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
 """Port number of any target; `accesspoint.controller.agent.target` has the range of each."""
@@ -25,6 +26,7 @@ ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
 """Class that a flow may ask for; 7 is for flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+GroupName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
@@ -230,8 +232,23 @@ class Limits(Model):
     of RFC 7432, section 15.1."""
 
 
-class Station(Model):
-    """Settings of a MAC address."""
+class Group(Model):
+    """Weight and limits of each station that names the group; those of `default` are for stations that name none."""
+
+    weight: Weight = 1.0
+    """Weight among the stations that share a full link."""
+    limit_down_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
+    limit_up_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
+    """Limit of all flows of one station together, in bits/s; kept by feedback."""
+
+    @property
+    def is_regulated(self) -> bool:
+        """Return True when a setting needs feedback."""
+        return self.weight != 1 or self.limit_down_bps is not None or self.limit_up_bps is not None
+
+
+class Station(Group):
+    """Settings of a MAC address. Its own weight and limits come before those of its group."""
 
     name: StationName | None = None
     """Name for people; the switch does not know it."""
@@ -239,16 +256,8 @@ class Station(Model):
     """The port that it is behind for ever, as a gateway should be: behind another one it is not learned."""
     blocked: bool = False
     """True: packets to it are dropped; packets from it are not."""
-    weight: Weight = 1.0
-    """Weight among the stations that share a full link."""
-    limit_down_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
-    limit_up_bps: Annotated[int, Field(ge=64_000, le=1_000_000_000_000)] | None = None
-    """Limit of all its flows together, in bits/s; kept by feedback."""
-
-    @property
-    def is_regulated(self) -> bool:
-        """Return True when a setting needs feedback."""
-        return self.weight != 1 or self.limit_down_bps is not None or self.limit_up_bps is not None
+    group: GroupName | None = None
+    """Its group; null: `default`."""
 
 
 class Rule(Model):
@@ -316,6 +325,8 @@ class AccessPointConfig(Model):
     limits: Limits = Field(default_factory=Limits)
     stations: Annotated[dict[MacAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
     """Settings by MAC address."""
+    groups: Annotated[dict[GroupName, Group], Field(max_length=256)] = Field(default_factory=dict)
+    """Groups of stations, as of guests; `default` has all stations that name none."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0
     """Seconds; IEEE 802.1Q, 8.8.3 recommends 300."""
@@ -348,11 +359,15 @@ class AccessPointConfig(Model):
         for address, station in self.stations.items():
             if station.locked_port is not None and self.port(station.locked_port) is None:
                 yield f"`stations` locks {address} to port {station.locked_port}, which is not in `ports`"
-            if station.is_regulated and not self.features.ncr:
-                yield (
-                    f"`stations` has a weight or a limit for {address}, which are kept by feedback: turn the feature "
-                    f"`ncr` on, or take them back"
-                )
+            if station.group not in (None, DEFAULT_GROUP, *self.groups):
+                yield f"`stations` puts {address} into group {station.group}, which is not in `groups`"
+        for part, settings in (("stations", self.stations), ("groups", self.groups)):
+            for whose, said in settings.items():
+                if said.is_regulated and not self.features.ncr:
+                    yield (
+                        f"`{part}` has a weight or a limit for {whose}, which are kept by feedback: turn the feature "
+                        f"`ncr` on, or take them back"
+                    )
         names = [rule.name for rule in self.rules]
         for name in dict.fromkeys(names):
             if names.count(name) > 1:
@@ -362,6 +377,15 @@ class AccessPointConfig(Model):
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
                 f"another `priority`"
             )
+
+    def station(self, address: str | None) -> Station:
+        """Return a station's settings, completed by those of its group; None: one without settings of its own."""
+        own = self.stations.get(address or "") or Station()
+        group = self.groups.get(own.group or DEFAULT_GROUP)
+        if group is None:
+            return own
+        update = {name: getattr(own, name) or getattr(group, name) for name in ("limit_down_bps", "limit_up_bps")}
+        return own.model_copy(update={**update, "weight": own.weight if own.weight != 1 else group.weight})
 
     def direction(self, ingress_port: int, egress_port: int) -> str:
         """Return the direction that the stage `roles` gives a packet between two ports."""

@@ -72,6 +72,8 @@ class Usage:
         self._slots: dict[int, int] = {}
         self._free = list(range(SLOTS - 1, 0, -1))
         self._settings: dict[int, Station] = {}
+        self._others = Station()
+        """Settings of the stations that have none of their own."""
         self._in_second = 0
         self._second = 0.0
         self._deaf = False
@@ -85,12 +87,16 @@ class Usage:
 
     def configure(self) -> None:
         """Apply changed settings."""
-        settings = {int(address.replace(":", ""), 16): station for address, station in self._config.stations.items()}
-        for mac in {*self._settings, *settings}:
-            slot, station = self._slot(mac), settings.get(mac, Station())
-            self.table.set_limits(slot, (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8)
-        self._settings = settings
+        config = self._config
+        self._others = config.station(None)
+        self._settings = {int(address.replace(":", ""), 16): config.station(address) for address in config.stations}
+        for mac in {*self._slots, *self._settings}:
+            self._limit(self._slot(mac), mac)
         self.changed.set()
+
+    def _limit(self, slot: int, mac: int) -> None:
+        station = self._settings.get(mac, self._others)
+        self.table.set_limits(slot, (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8)
 
     def use(self, table: FlowTable) -> None:
         """Use the new table of the loop, which has restarted."""
@@ -105,6 +111,7 @@ class Usage:
             if not self._free:
                 return NOBODYS
             self._slots[mac] = self._free.pop()
+            self._limit(self._slots[mac], mac)
         return self._slots[mac]
 
     def _tidy(self) -> None:
@@ -130,7 +137,7 @@ class Usage:
         sender = self._whose((key.ingress_port, *vlan), key.src_addr)
         receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
         mac = receiver if flow.direction == "downlink" else sender
-        said = None if mac is None else self._settings.get(mac)
+        said = None if mac is None else self._settings.get(mac, self._others if self._others.weight != 1 else None)
         # Shares are by IP address, except for a station with settings: its weight is for all its addresses together.
         station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
         weight = 1.0 if said is None else said.weight

@@ -66,6 +66,7 @@ _SAID = {
     "name": "Printer",
     "locked_port": None,
     "blocked": False,
+    "group": "guests",
     "weight": 1.0,
     "limit_down_bps": 5_000_000,
     "limit_up_bps": None,
@@ -235,6 +236,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "StationObservation": _STATION,
     "Station": {"name": "Printer", "locked_port": 1},
     "PortPatch": {"capacity_bps": 900_000},
+    "Group": {"weight": 0.5, "limit_down_bps": 2_000_000},
+    "GroupPatch": {"weight": 0.5, "limit_down_bps": 2_000_000},
     "StationPatch": {"name": "Printer", "limit_down_bps": 5_000_000},
     "TokenAnswer": _TOKEN,
 }

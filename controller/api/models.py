@@ -239,6 +239,7 @@ class SaidOfStation(TypedDict):
     """The port that it is behind for ever."""
     blocked: bool
     """True: packets to it are dropped."""
+    group: str | None
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None

@@ -46,6 +46,7 @@ class AccessPointConfig(TypedDict):
     rules: NotRequired[list[Rule]]
     limits: NotRequired[Limits]
     stations: NotRequired[dict[str, Any]]
+    groups: NotRequired[dict[str, Any]]
     flow_idle_timeout: NotRequired[float]
     station_idle_timeout: NotRequired[float]
 
@@ -69,6 +70,7 @@ class AccessPointConfigPatch(TypedDict):
     rules: NotRequired[list[Rule] | None]
     limits: NotRequired[LimitsPatch | None]
     stations: NotRequired[dict[str, Any] | None]
+    groups: NotRequired[dict[str, Any] | None]
     flow_idle_timeout: NotRequired[float | None]
     station_idle_timeout: NotRequired[float | None]
 
@@ -253,6 +255,24 @@ class GatePatch(TypedDict):
     batch: NotRequired[int | None]
 
 
+class Group(TypedDict):
+    """Weight and limits of each station that names the group; those of `default` are for stations that name
+    none."""
+
+    weight: NotRequired[float]
+    limit_down_bps: NotRequired[int | None]
+    limit_up_bps: NotRequired[int | None]
+
+
+class GroupPatch(TypedDict):
+    """Fields to change; null resets a field to its default. Weight and limits of each station that names the
+    group; those of `default` are for stations that name none."""
+
+    weight: NotRequired[float | None]
+    limit_down_bps: NotRequired[int | None]
+    limit_up_bps: NotRequired[int | None]
+
+
 class HealthAnswer(TypedDict):
     """The process runs."""
 
@@ -394,6 +414,7 @@ class OneStationAnswer(TypedDict):
     name: str | None
     locked_port: int | None
     blocked: bool
+    group: str | None
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
@@ -578,14 +599,15 @@ class SparsePatch(TypedDict):
 
 
 class Station(TypedDict):
-    """Settings of a MAC address."""
+    """Settings of a MAC address. Its own weight and limits come before those of its group."""
 
-    name: NotRequired[str | None]
-    locked_port: NotRequired[int | None]
-    blocked: NotRequired[bool]
     weight: NotRequired[float]
     limit_down_bps: NotRequired[int | None]
     limit_up_bps: NotRequired[int | None]
+    name: NotRequired[str | None]
+    locked_port: NotRequired[int | None]
+    blocked: NotRequired[bool]
+    group: NotRequired[str | None]
 
 
 class StationAnswer(TypedDict):
@@ -607,6 +629,7 @@ class StationAnswer(TypedDict):
     name: str | None
     locked_port: int | None
     blocked: bool
+    group: str | None
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
@@ -644,14 +667,16 @@ class StationObservation(TypedDict):
 
 
 class StationPatch(TypedDict):
-    """Fields to change; null resets a field to its default. Settings of a MAC address."""
+    """Fields to change; null resets a field to its default. Settings of a MAC address. Its own weight and
+    limits come before those of its group."""
 
-    name: NotRequired[str | None]
-    locked_port: NotRequired[int | None]
-    blocked: NotRequired[bool | None]
     weight: NotRequired[float | None]
     limit_down_bps: NotRequired[int | None]
     limit_up_bps: NotRequired[int | None]
+    name: NotRequired[str | None]
+    locked_port: NotRequired[int | None]
+    blocked: NotRequired[bool | None]
+    group: NotRequired[str | None]
 
 
 class TokenAnswer(TypedDict):
