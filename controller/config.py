@@ -6,8 +6,9 @@ A mistake is a `ConfigError` whose text is one line with the file, the place and
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -28,6 +29,10 @@ FlowClass = Annotated[int, Field(ge=0, le=6)]
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 GroupName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["18:00"])]
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = get_args(Day)
+Capacity = Annotated[int, Field(ge=1_000, le=1_000_000_000_000)] | Literal["auto"]
 Milliseconds = Annotated[float, Field(gt=0, le=10_000)]
 
 
@@ -60,12 +65,34 @@ class P4RuntimeTls(Model):
     """The name in the switch's certificate, where it is not that of `address`."""
 
 
+class Period(Model):
+    """Another rate from one time of day to another, by the clock of the access point's machine."""
+
+    start: TimeOfDay
+    end: TimeOfDay
+    """Not after `start`: that of the next day."""
+    days: Annotated[list[Day], Field(min_length=1)] | None = None
+    """Days on which it starts; null: all."""
+    capacity_bps: Capacity
+
+    def holds(self, now: datetime) -> bool:
+        """Return True within the period."""
+        minute, day = f"{now:%H:%M}", now
+        if self.start < self.end:
+            within = self.start <= minute < self.end
+        else:
+            within = minute >= self.start or minute < self.end
+            if minute < self.end:
+                day = now - timedelta(days=1)
+        return within and (self.days is None or DAYS[day.weekday()] in self.days)
+
+
 class Port(Model):
     """One port of the access point."""
 
     port: PortNumber
     role: Literal["station", "uplink"]
-    capacity_bps: Annotated[int, Field(ge=1_000, le=1_000_000_000_000)] | Literal["auto"]
+    capacity_bps: Capacity
     """Capacity of the link behind the port, in bits/s: C of section 3.2. `auto`: learned while its queue is never
     empty; nothing is shared and no queue limited before that."""
     queue_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
@@ -79,6 +106,13 @@ class Port(Model):
     `station_idle_timeout`."""
     regulated: bool = True
     """True: feedback is computed for what leaves through this port."""
+    schedule: Annotated[list[Period], Field(max_length=32)] = Field(default_factory=list)
+    """Other rates at other times; of two periods the first counts."""
+
+    def at(self, now: datetime) -> "Port":
+        """Return the port with the rate of a moment."""
+        period = next((period for period in self.schedule if period.holds(now)), None)
+        return self if period is None else self.model_copy(update={"capacity_bps": period.capacity_bps})
 
     @property
     def capacity(self) -> float:
@@ -377,6 +411,17 @@ class AccessPointConfig(Model):
                 f"rules {one.name} and {other.name} match the same packets with the same priority: give one of them "
                 f"another `priority`"
             )
+
+    @property
+    def has_schedule(self) -> bool:
+        """Return True when a rate depends on the time."""
+        return any(port.schedule for port in self.ports)
+
+    def at(self, now: datetime) -> "AccessPointConfig":
+        """Return the configuration with the rates of a moment."""
+        if not self.has_schedule:
+            return self
+        return self.model_copy(update={"ports": [port.at(now) for port in self.ports]})
 
     def station(self, address: str | None) -> Station:
         """Return a station's settings, completed by those of its group; None: one without settings of its own."""

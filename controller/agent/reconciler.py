@@ -18,6 +18,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from ..config import AccessPointConfig, ConfigError
@@ -29,6 +30,10 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+now = datetime.now
+
+LOOK_SECONDS = 10.0
+"""Seconds between two looks at the clock, where a rate depends on the time."""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 4.0
 """Seconds between two tries, doubled each time: what is desired runs within 10 s after it can."""
 
@@ -115,8 +120,9 @@ class Reconciler:
             if self._desired.is_set():
                 self._desired.clear()
                 pause = FIRST_PAUSE
+            config = self._config and self._config.at(now())
             try:
-                await self._bring(self._revision, self._config)
+                await self._bring(self._revision, config)
                 self._reason = None
             except (Refused, ConfigError) as error:
                 reason = f"{self._name}: what is desired does not run yet: {error}; trying again"
@@ -125,10 +131,20 @@ class Reconciler:
                 self._reason = reason
             if self._config is None and self._name not in self._access_points:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if self.standing.since is None else pause):
-                    await self._desired.wait()
+            await self._news(pause)
             pause = min(2 * pause, MAX_PAUSE)
+
+    async def _news(self, pause: float) -> None:
+        """Wait for something to do, or as long as the two revisions may differ."""
+        while True:
+            differs, later = self.standing.since is not None, self._config is not None and self._config.has_schedule
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause if differs else LOOK_SECONDS if later else None):
+                    await self._desired.wait()
+                    return
+            ap = self._access_points.get(self._name)
+            if differs or ap is None or self._config is None or self._config.at(now()).ports != ap.config.ports:
+                return
 
     async def _bring(self, revision: int, config: AccessPointConfig | None) -> None:
         """Bring a revision about, completely or not at all. Nobody else writes desired state to an access point.

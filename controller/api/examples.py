@@ -238,6 +238,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "PortPatch": {"capacity_bps": 900_000},
     "Group": {"weight": 0.5, "limit_down_bps": 2_000_000},
     "GroupPatch": {"weight": 0.5, "limit_down_bps": 2_000_000},
+    "Period": {"start": "18:00", "end": "23:00", "days": ["fri", "sat"], "capacity_bps": 800_000},
     "StationPatch": {"name": "Printer", "limit_down_bps": 5_000_000},
     "TokenAnswer": _TOKEN,
 }

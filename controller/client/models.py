@@ -441,6 +441,15 @@ class P4RuntimeTlsPatch(TypedDict):
     server_name: NotRequired[str | None]
 
 
+class Period(TypedDict):
+    """Another rate from one time of day to another, by the clock of the access point's machine."""
+
+    start: str
+    end: str
+    days: NotRequired[list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None]
+    capacity_bps: int | Literal["auto"]
+
+
 class Pipeline(TypedDict):
     """The compiled program; paths are relative to the working directory."""
 
@@ -466,6 +475,7 @@ class Port(TypedDict):
     isolated: NotRequired[bool]
     roaming: NotRequired[bool]
     regulated: NotRequired[bool]
+    schedule: NotRequired[list[Period]]
 
 
 class PortAnswer(TypedDict):
@@ -505,6 +515,7 @@ class PortPatch(TypedDict):
     capacity_bps: NotRequired[int | Literal["auto"] | None]
     queue_limit: NotRequired[int | None]
     regulated: NotRequired[bool | None]
+    schedule: NotRequired[list[Period] | None]
 
 
 class Problem(TypedDict):

@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from accesspoint.controller.agent.program import DIGEST_SOURCE, ECT0, FlowKey
 from accesspoint.controller.agent.reconciler import Refused, Standing
 from accesspoint.controller.agent.transport import RpcError
 from accesspoint.controller.api.service import Service
-from accesspoint.controller.config import AccessPointConfig, Rule, Station
+from accesspoint.controller.config import AccessPointConfig, Day, Period, Rule, Station
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.store import document
 
@@ -386,3 +387,40 @@ async def test_feedback_of_a_flow_that_is_not_regulated_is_none(two: Two) -> Non
     sparse = ap.loop.flows.sparse_rate[flow.index]
     assert await total(sparse / 2) == 0.0
     assert await total(sparse * 2) == pytest.approx(0.2)
+
+
+async def test_rate_follows_its_schedule_within_the_session(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [datetime(2026, 3, 2, 17, 59)]
+    monkeypatch.setattr(reconciler, "now", lambda: clock[0])
+    monkeypatch.setattr(reconciler, "LOOK_SECONDS", 0.05)
+    ap = two.backend.access_points["bad"]
+    evening = Period(start="18:00", end="23:00", capacity_bps=400_000)
+    ports = [
+        port.model_copy(update={"schedule": [evening]}) if port.port == 2 else port for port in two.configs[0].ports
+    ]
+    usual = ap.loop.ports[2].capacity
+    two.backend.desire("bad", 2, two.configs[0].model_copy(update={"ports": ports}))
+    await until(lambda: two.backend.standing("bad") == Standing(2, 2))
+    assert ap.loop.ports[2].capacity == usual
+    for hour, expected in ((18, 50_000.0), (23, usual)):
+        clock[0] = datetime(2026, 3, 2, hour, 0)
+        await until(lambda expected=expected: ap.loop.ports[2].capacity == expected)  # type: ignore[misc]
+    assert two.backend.access_points["bad"] is ap and two.backend.standing("bad") == Standing(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "days", "when", "holds"),
+    [
+        ("18:00", "23:00", None, datetime(2026, 3, 2, 18, 0), True),
+        ("18:00", "23:00", None, datetime(2026, 3, 2, 23, 0), False),
+        # Over midnight: a Monday's night ends on Tuesday.
+        ("22:00", "06:00", ["mon"], datetime(2026, 3, 2, 22, 30), True),
+        ("22:00", "06:00", ["mon"], datetime(2026, 3, 3, 5, 59), True),
+        ("22:00", "06:00", ["mon"], datetime(2026, 3, 2, 5, 59), False),
+        ("00:00", "00:00", ["sun"], datetime(2026, 3, 1, 12, 0), True),
+    ],
+)
+def test_period_holds_from_its_start_to_its_end(
+    start: str, end: str, days: list[Day] | None, when: datetime, holds: bool
+) -> None:
+    assert Period(start=start, end=end, days=days, capacity_bps="auto").holds(when) is holds
