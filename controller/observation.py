@@ -282,3 +282,7 @@ class StationObservation(UsageObservation):
     role: str
     since: float
     moves: int
+    host_name: str | None
+    """Name that it gives itself in DHCP; anybody may give himself any."""
+    randomised: bool
+    """True: its address is locally administered, as phones make up for each network: name and limits do not follow."""

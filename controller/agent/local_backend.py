@@ -157,6 +157,8 @@ class LocalBackend:
                 role=port.role if (port := ap.config.port(station.port)) else "none",
                 since=station.since,
                 moves=station.moves,
+                host_name=ap.usage.names.get(station.mac),
+                randomised=bool(station.mac >> 40 & 2),
                 **usage,
             )
             for station, usage in zip(piece, used, strict=True)

@@ -21,6 +21,7 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig, Station
 from ..observation import UsageObservation
 from .connection import Connection
+from .dhcp import ETHERTYPE_IPV4, SERVER_PORT, UDP, host_name
 from .flow import Flow
 from .flow_table import NOBODYS, SLOTS, FlowTable
 from .probes import own_address, probe
@@ -41,6 +42,7 @@ PUNTED: tuple[dict[str, object], ...] = (
     {"ether_type": TAGS[0], "dst_addr": BROADCAST},
     {"ether_type": TAGS[1], "dst_addr": BROADCAST},
     {"dst_addr": f"{SOLICITED:#x}/&{SOLICITED_MASK:#x}"},
+    {"ether_type": ETHERTYPE_IPV4, "protocol": UDP, "dst_port": SERVER_PORT},
 )
 """Matches of the packets that are copied to the controller."""
 
@@ -48,6 +50,7 @@ MAX_PACKETS_PER_SECOND = 100
 """Copied packets in a second; a storm of more is ignored for a while."""
 STORM_SECONDS = 10.0
 MAX_BINDINGS = 16_384
+MAX_NAMES = 4096
 MAX_PROBES = 8
 """Addresses of IP that are asked for when one MAC address is contested."""
 PIECE = 250
@@ -69,6 +72,8 @@ class Usage:
         self.table = flows
         self._heard: dict[tuple[Place, bytes], int] = {}
         """MAC address of each IP address, at its port and VLAN."""
+        self.names: dict[int, str] = {}
+        """Names that stations give themselves in DHCP, by MAC address."""
         self._slots: dict[int, int] = {}
         self._free = list(range(SLOTS - 1, 0, -1))
         self._settings: dict[int, Station] = {}
@@ -203,8 +208,17 @@ class Usage:
             self.changed.set()
             return
         ports = [int.from_bytes(field.value) for field in packet.metadata if field.metadata_id == INGRESS_PORT]
+        at = self._config.port(ports[0]) if ports else None
+        if at is None:
+            return
+        if at.role == "station" and (name := dhcp_name(packet.payload)) is not None:
+            self.names.pop(name[0], None)
+            self.names[name[0]] = name[1]
+            if len(self.names) > MAX_NAMES:
+                del self.names[next(iter(self.names))]
+            return
         told = address_binding(packet.payload)
-        if told is None or not ports or self._config.port(ports[0]) is None:
+        if told is None:
             return
         mac, vlan, address = told
         key = (ports[0], *vlan), address
@@ -239,6 +253,18 @@ class Usage:
             {"address": format_mac(mac), "name": station.name or "", **each}
             for (mac, station), each in zip(told, used, strict=True)
         ]
+
+
+def dhcp_name(frame: bytes) -> tuple[int, str] | None:
+    """Return the MAC address of the sender of a DHCP request, and the name that it gives itself; None for any other
+    frame."""
+    at = 12
+    while at < 20 and int.from_bytes(frame[at : at + 2]) in TAGS:
+        at += 4
+    if int.from_bytes(frame[at : at + 2]) != ETHERTYPE_IPV4:
+        return None
+    name = host_name(frame[at + 2 :], frame[6:12])
+    return None if name is None else (int.from_bytes(frame[6:12]), name)
 
 
 def address_binding(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:

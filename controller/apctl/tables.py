@@ -92,7 +92,7 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "stations": [
         ("ADDRESS", field("address")),
-        ("NAME", lambda row: row["name"] or "-"),
+        ("NAME", lambda row: row["name"] or row["host_name"] or "-"),
         ("PORT", field("port")),
         ("ROLE", field("role")),
         ("DOWN", lambda row: rate(row["rate_down_bps"])),

@@ -79,6 +79,8 @@ _STATION = {
     "role": "station",
     "since": 1_790_000_000.0,
     "moves": 0,
+    "host_name": "annas-phone",
+    "randomised": True,
     **_USAGE,
 }
 _SESSION = {"name": "admin", "role": "admin", "expires": None}

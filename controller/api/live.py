@@ -252,7 +252,7 @@ async def get_stations(
             for station in ({**each, **said.get(each["address"], nothing)} for each in seen)
             if (port is None or station["port"] == port)
             and (role is None or station["role"] == role)
-            and (text in station["address"] or text in (station["name"] or "").lower())
+            and (text in station["address"] or text in (station["name"] or station["host_name"] or "").lower())
         ]
         if sort != "address":
             found.sort(key=lambda station: station[sort[1:]], reverse=True)

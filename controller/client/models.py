@@ -637,6 +637,8 @@ class StationAnswer(TypedDict):
     role: str
     since: float
     moves: int
+    host_name: str | None
+    randomised: bool
     name: str | None
     locked_port: int | None
     blocked: bool
@@ -675,6 +677,8 @@ class StationObservation(TypedDict):
     role: str
     since: float
     moves: int
+    host_name: str | None
+    randomised: bool
 
 
 class StationPatch(TypedDict):

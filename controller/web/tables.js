@@ -164,7 +164,7 @@ export function stations(page, ap, path, choose) {
     empty: () => (text.value ? "No station fits this filter." : "No station was heard yet."),
     choose: (station) => oneStation(page, path, station, choose, changed),
     columns: [
-      ["Station", (station) => station.name ?? station.address],
+      ["Station", (station) => station.name ?? station.host_name ?? station.address],
       ["Down", (station) => rate(station.rate_down_bps), "number"], ["Up", (station) => rate(station.rate_up_bps), "number"],
       ["Used down", (station) => size(station.bytes_down), "number"], ["Used up", (station) => size(station.bytes_up), "number"],
       ["Weight", (station) => String(station.weight), "number"], ["Limits", limits], ["State", standing],
@@ -213,13 +213,14 @@ function oneStation(page, path, station, flowsOf, changed) {
     name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: Number(weight.input.value) || 1,
     blocked: blocked.input.checked, locked_port: locked.input.checked ? station.locked_port ?? station.port : null,
   });
-  const element = dialog(station.name ?? station.address, allowed ? "Save" : "Close", async () => {
+  const element = dialog(station.name ?? station.host_name ?? station.address, allowed ? "Save" : "Close", async () => {
     const patch = Object.fromEntries(Object.entries(wanted()).filter(([key, value]) => value !== station[key]));
     if (allowed && Object.keys(patch).length) await ask("PATCH", `${path}/stations/${station.address}`, patch);
     announce(`station ${station.address} is saved`);
     changed();
   }, h("p", { class: "faint" }, `${station.address}, ${station.role} behind port ${station.port}, known for ${ago(station.since)}; `
     + `${count(station.packets_down)} packets down, ${count(station.packets_up)} up`), used(path, station.address),
+  station.randomised ? h("p", { class: "faint small" }, "Its address was made up, as phones do for each network: with another one it has no name, limit or weight from here.") : null,
   name.element, h("div", { class: "two" }, down.element, up.element), weight.element, blocked.element, locked.element,
   h("button", { type: "button", onclick: () => {
     element.close();
