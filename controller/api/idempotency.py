@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Idempotency-Key`: a POST or PATCH that is repeated, since its answer was lost, is done only once.
 
-The first answer is kept for a day and sent for every repetition, by each controller on the database. The same key
+The first answer is kept for a day and sent for every repetition, by each replica on the database. The same key
 with another request is 422; while the first one is on its way, or within a minute after its controller died, 409. An
 answer that holds a secret is not kept: its repetition is 409.
 """
@@ -79,7 +79,8 @@ class Idempotency:
         try:
             await self._app(scope, replay, keep)
         finally:
-            is_done = answer.get("status", 500) < 500
+            # A method that the resource does not have was no request at all.
+            is_done = answer.get("status", 500) < 500 and answer["status"] != 405
             if is_done:
                 answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
             # The change stays when the database cannot remember its answer.

@@ -576,6 +576,9 @@ async def test_change_of_nothing_is_no_revision(client: httpx.AsyncClient) -> No
 async def test_refused_method_names_all_that_there_are(client: httpx.AsyncClient) -> None:
     refused = await client.post(f"{AP}/config", json={})
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, PATCH, PUT")
+    key = {"idempotency-key": "once"}
+    assert (await client.patch(AP, json={}, headers=key)).status_code == 405
+    assert (await client.patch(f"{AP}/ncr", json={"gamma": 0.07}, headers=key)).status_code == 200
 
 
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
