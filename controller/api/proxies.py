@@ -41,7 +41,7 @@ class Forwarded:
             return
         headers = Headers(scope=scope)
         # From the nearest on, the first that is no proxy of ours: what stands before it, anybody may have written.
-        hops = [hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]
+        hops = [hop.strip() for hop in ",".join(headers.getlist("x-forwarded-for")).split(",") if hop.strip()]
         client_address = next((hop for hop in reversed(hops) if not self._trusts(hop)), client[0])
         scope = {**scope, "client": (client_address[:64], 0)}
         if (scheme := headers.get("x-forwarded-proto", "").strip().lower()) in SCHEMES:

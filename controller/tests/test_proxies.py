@@ -31,7 +31,7 @@ async def said(scope: Scope, receive: Receive, send: Send) -> None:
     await JSONResponse(known, headers=headers)(scope, receive, send)
 
 
-async def ask(address: str, headers: dict[str, str]) -> tuple[Any, str, str]:
+async def ask(address: str, headers: dict[str, str] | list[tuple[str, str]]) -> tuple[Any, str, str]:
     app = Forwarded(said, networks(["192.0.2.0/24"]))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app, client=(address, 1)), base_url="http://in"
@@ -45,6 +45,11 @@ async def test_proxy_that_is_trusted_forwards_its_client() -> None:
     # The first address may be the client's own invention; the last one is another proxy.
     assert known == ["198.51.100.7", "https", "ap.example"]
     assert (location, link) == ("/net/api/v1/x", '</net/api/v1/x?offset=1>; rel="next"')
+
+
+async def test_proxy_may_add_a_header_of_its_own_behind_the_clients() -> None:
+    known, _, _ = await ask(PROXY, [("x-forwarded-for", "10.9.9.9"), ("x-forwarded-for", "198.51.100.7")])
+    assert known[0] == "198.51.100.7"
 
 
 @pytest.mark.parametrize(("address", "headers"), [(STRANGER, SAID), (PROXY, {})])
