@@ -31,6 +31,9 @@ FIRST_BACKOFF = 0.2
 LAST_BACKOFF = 5.0
 ARBITRATION_SECONDS = 5.0
 """Seconds that the switch may take to answer the arbitration request."""
+PIPELINE_SECONDS = 120.0
+"""A busy switch takes long to make a pipeline ready, and commits one that nobody waits for any more: that would empty
+the tables that the next session has filled."""
 WATCH_SECONDS = 2.0
 """Seconds between a backup's checks that its switch is there, and for each answer: a primary's loop takes no longer to
 notice."""
@@ -318,9 +321,11 @@ class Connection:
             config=self.program.schema.get_pipeline_config(),
         )
         try:
-            await self.transport.call("SetForwardingPipelineConfig", request.SerializeToString())
+            await self.transport.call(
+                "SetForwardingPipelineConfig", request.SerializeToString(), timeout=PIPELINE_SECONDS
+            )
         except RpcError as error:
-            if error.code == rpc_code.UNAVAILABLE:
+            if error.is_away:
                 raise
             pipeline = self.program.pipeline
             raise SessionError(

@@ -36,8 +36,11 @@ class Switch:
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Called once while a Write is under way."""
         self.sessions = 0
+        self.waited: dict[str, float] = {}
+        """Seconds that the last call of a method would have waited."""
 
     async def call(self, method: str, request: bytes, *, timeout: float = 1.0) -> bytes:
+        self.waited[method] = timeout
         if code := self.fails(method):
             raise RpcError(rpc_status.Status(code=code, message="said a test"))
         if method == "Write":
@@ -163,6 +166,20 @@ class _Stream:
 
 IPV4 = next(name for name, version in DIGEST_FLOWS.items() if version == 4)
 MEMBERS = (b"\x0a\0\0\1", b"\x0a\0\0\2", b"\x11", b"\x03\xe8", b"\x07\xd0", b"\1", b"\2", b"\0", b"\0")
+
+
+async def test_slow_switch_makes_its_pipeline_ready_and_has_refused_nothing() -> None:
+    """One that nobody waits for any more is committed later, and empties the tables of the next session."""
+    async with Two() as two:
+        answers = {
+            "Read": [99],  # which ends the session
+            "GetForwardingPipelineConfig": [rpc_code.FAILED_PRECONDITION] * 2,
+            "SetForwardingPipelineConfig": [rpc_code.DEADLINE_EXCEEDED],
+        }
+        two.switch.fails = lambda method: answers[method].pop() if answers.get(method) else rpc_code.OK
+        await until(lambda: "does not answer any more; trying again" in (two.of("bad")["problem"] or ""))
+        await until(lambda: two.of("bad")["state"] == "ready")
+        assert two.switch.waited["SetForwardingPipelineConfig"] >= 60
 
 
 async def test_a_digest_that_nobody_knows_is_told_and_acknowledged(caplog: pytest.LogCaptureFixture) -> None:
