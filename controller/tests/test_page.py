@@ -221,7 +221,7 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
         row, lambda text: all(word in text for word in ("5.00 Mbit/s down", "2.5", "blocked, locked to port 1"))
     )
     said = controller.get("config")["stations"][STATION.hex(":")]
-    assert said == {"name": "Printer", "locked_port": 1, "blocked": True, "weight": 2.5,
+    assert said == {"name": "Printer", "group": None, "locked_port": 1, "blocked": True, "weight": 2.5,
                     "limit_down_bps": 5_000_000, "limit_up_bps": None}  # fmt: skip
     window.type("section[aria-label=Stations] tbody button", "\n")
     dialog(window, Limit_down="", Weight="", Blocked=False, Locked=False)
