@@ -76,7 +76,10 @@ BESIDE = {
     ("rooms", "wanted"),
     [
         (["accesspoint", *ROOMS], [*PROJECT["project"]["dependencies"], "distributed", "dask"]),
-        (["controller"], debian.CONTROLLER),
+        (
+            ["controller"],
+            [*debian.CONTROLLER, "matplotlib"],
+        ),  # a picture of `law try`, which names it where it is missing
     ],
     ids=["distribution", "Debian package"],
 )

@@ -55,9 +55,12 @@ def runs(laws: list[Law], parameters: Ncr, only: str = "", seed: int = 1) -> Ite
 
 
 def draw(found: list[Run], path: Path) -> None:
-    """Draw the queue of each scenario over time, a line for each law, as SVG."""
-    from matplotlib.figure import Figure  # a second that other commands need not wait for
-
+    """Draw the queue of each scenario over time, a line for each law, as SVG. Raises LawError without matplotlib."""
+    try:
+        from matplotlib.figure import Figure  # a second that other commands need not wait for
+    except ImportError:
+        # An access point's package has no need of it.
+        raise LawError("nothing is drawn: matplotlib is missing: pip install matplotlib") from None
     names = list(dict.fromkeys(run.scenario for run in found))
     columns = min(3, len(names))
     rows = -(-len(names) // columns)

@@ -107,3 +107,11 @@ def test_the_schema_has_the_parameters_of_laws(monkeypatch: pytest.MonkeyPatch) 
         0, 2 * target, target, True, gamma=1, kappa1=1, kappa2=1, interval=0.01, limit=1
     )  # fmt: skip
     assert marked == 0.5
+
+
+def test_without_matplotlib_the_table_is_there_and_the_fix_is_named(tmp_path: Path) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    words = ("try", str(EXAMPLE), "--only", "14 Mb/s", "--out", tmp_path)
+    status, output, errors = run("-m", "accesspoint.controller.law", *words, PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (status, "ramp" in output) == (2, True)
+    assert errors.strip() == "error: nothing is drawn: matplotlib is missing: pip install matplotlib"
