@@ -171,7 +171,7 @@ MEMBERS = (b"\x0a\0\0\1", b"\x0a\0\0\2", b"\x11", b"\x03\xe8", b"\x07\xd0", b"\1
 async def test_slow_switch_makes_its_pipeline_ready_and_has_refused_nothing() -> None:
     """One that nobody waits for any more is committed later, and empties the tables of the next session."""
     async with Two() as two:
-        answers = {
+        answers: dict[str, list[int]] = {
             "Read": [99],  # which ends the session
             "GetForwardingPipelineConfig": [rpc_code.FAILED_PRECONDITION] * 2,
             "SetForwardingPipelineConfig": [rpc_code.DEADLINE_EXCEEDED],
