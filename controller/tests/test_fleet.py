@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -275,9 +276,13 @@ async def test_200_concurrent_changes_at_two_replicas(
         assert lost, "nobody was ever in another one's way"
 
 
+BEGAN = int(time.time())
+"""Time of the first sample: old ones are removed once a minute, which a slow test would meet."""
+
+
 def sample(number: int) -> bytes:
     """Return a message of history: one sample of 1000 ms."""
-    key: SampleKey = (1, "ap1", 1, 1_700_000_000 + number)
+    key: SampleKey = (1, "ap1", 1, BEGAN + number)
     return text(Samples.of({key: Bucket(1, 0, [0.0] * len(MEANS), [1000, *[1] * (len(SUMS) - 1)])}))
 
 
@@ -324,7 +329,7 @@ async def test_history_is_written_once_by_two_replicas_with_the_engine_killed(
             await eventually(said)
 
         def written() -> list[int]:
-            found = Archive(database).query("ap1", None, 1_700_000_000, 1_700_000_100, 1)
+            found = Archive(database).query("ap1", None, BEGAN, BEGAN + 100, 1)
             return [int(samples) for samples in found.get(1, {}).get("samples", ())]
 
         await until(lambda: len(written()) == 60)
