@@ -86,6 +86,7 @@ class Loop:
 
     def __init__(self, config: AccessPointConfig, program: Program) -> None:
         self._config = config
+        self._law: Law = chosen(config.ncr.law, config.ncr.own)
         self._program = program
         self.ticks = 0
         """Ticks that have begun."""
@@ -164,6 +165,7 @@ class Loop:
 
     def configure(self) -> None:
         """Apply changed parameters of the configuration; the roles of ports are the same."""
+        self._law = chosen(self._config.ncr.law, self._config.ncr.own)
         self._set_ports()
         for regulator in self.ports.values():
             regulator.configure(self._config)
@@ -262,10 +264,6 @@ class Loop:
         finally:
             self._ended = None
             ended.set()
-
-    @property
-    def _law(self) -> Law:
-        return chosen(self._config.ncr.law, self._config.ncr.own)
 
     async def release(self) -> None:
         """Stop ticking, and remove all feedback: nobody would ever lower it again."""

@@ -56,7 +56,7 @@ class Stations:
         """Called with a MAC address, and its port and VLAN, when a contest is opened: to have the host there speak."""
         self.contests = Contests()
         self._idle_timeout = config.station_idle_timeout
-        """What the entries were written with."""
+        """Idle timeout of the entries that were written."""
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
 
     def forget(self) -> None:
@@ -121,8 +121,7 @@ class Stations:
         stays = known is not None and known.port == goal
         blocked = self._blocked(mac)
         forward = self._forward(mac, *vlan, goal, blocked)
-        learn = learn_entry(mac, *vlan, goal, "known_source")
-        learn.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
+        learn = self._known_source(mac, *vlan, goal)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
         if known is not None and not stays:
             # First the old entry: in a full table there is no room for another one.
@@ -187,14 +186,15 @@ class Stations:
                 known.blocked = blocked
         for start in range(0, len(retimed), RETIMED_PER_WRITE):
             part = [known for known in retimed[start : start + RETIMED_PER_WRITE] if self._is_known(known)]
-            await connection.write_existing([self._update(p4r.Update.MODIFY, self._learned(known)) for known in part])
+            learned = [self._known_source(known.mac, known.outer_vid, known.inner_vid, known.port) for known in part]
+            await connection.write_existing([self._update(p4r.Update.MODIFY, learn) for learn in learned])
         self._idle_timeout = idle
 
     def _is_known(self, station: Station) -> bool:
         return self.by_number.get(station_number(station.mac, station.outer_vid, station.inner_vid)) is station
 
-    def _learned(self, station: Station) -> fy.P4TableEntry:
-        entry = learn_entry(station.mac, station.outer_vid, station.inner_vid, station.port, "known_source")
+    def _known_source(self, mac: int, outer_vid: int, inner_vid: int, port: int) -> fy.P4TableEntry:
+        entry = learn_entry(mac, outer_vid, inner_vid, port, "known_source")
         entry.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
         return entry
 

@@ -255,26 +255,28 @@ class Usage:
         ]
 
 
+def _untagged(frame: bytes) -> tuple[tuple[int, int], int, bytes]:
+    """Return a frame's outer and inner VLAN (0: none), its EtherType, and what follows that."""
+    at, vids = 12, list[int]()
+    while len(vids) < 2 and int.from_bytes(frame[at : at + 2]) in TAGS:
+        vids.append(int.from_bytes(frame[at + 2 : at + 4]) & 0xFFF)
+        at += 4
+    outer, inner = ([*vids, 0, 0])[:2]
+    return (outer, inner), int.from_bytes(frame[at : at + 2]), frame[at + 2 :]
+
+
 def dhcp_name(frame: bytes) -> tuple[int, str] | None:
     """Return the MAC address of the sender of a DHCP request, and the name that it gives itself; None for any other
     frame."""
-    at = 12
-    while at < 20 and int.from_bytes(frame[at : at + 2]) in TAGS:
-        at += 4
-    if int.from_bytes(frame[at : at + 2]) != ETHERTYPE_IPV4:
-        return None
-    name = host_name(frame[at + 2 :], frame[6:12])
+    _, kind, body = _untagged(frame)
+    name = host_name(body, frame[6:12]) if kind == ETHERTYPE_IPV4 else None
     return None if name is None else (int.from_bytes(frame[6:12]), name)
 
 
 def address_binding(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
     """Return the MAC address, VLAN and IP address of the sender of ARP or a neighbour solicitation; None for any other
     frame."""
-    mac, at, vids = frame[6:12], 12, list[int]()
-    while len(vids) < 2 and int.from_bytes(frame[at : at + 2]) in TAGS:
-        vids.append(int.from_bytes(frame[at + 2 : at + 4]) & 0xFFF)
-        at += 4
-    kind, body = int.from_bytes(frame[at : at + 2]), frame[at + 2 :]
+    mac, (vlan, kind, body) = frame[6:12], _untagged(frame)
     if kind == ETHERTYPE_ARP and body[:6] == bytes.fromhex("000108000604") and len(body) >= 28:
         address = body[14:18]
         if body[8:14] != mac or not int.from_bytes(address) or IPv4Address(address).is_multicast:
@@ -288,5 +290,4 @@ def address_binding(frame: bytes) -> tuple[int, tuple[int, int], bytes] | None:
             return None
     else:
         return None
-    outer, inner = ([*vids, 0, 0])[:2]
-    return int.from_bytes(mac), (outer, inner), address
+    return int.from_bytes(mac), vlan, address
