@@ -22,7 +22,7 @@ def host_name(packet: bytes, mac: bytes) -> str | None:
     if int.from_bytes(packet[header + 2 : header + 4]) != SERVER_PORT:
         return None
     message = packet[header + 8 :]
-    # Of a request by Ethernet. A client names itself only: what a relay passes on is of another one.
+    # BOOTREQUEST over Ethernet. A client names itself only: a relay passes on another one's.
     if message[:3] != b"\x01\x01\x06" or message[28:34] != mac or message[FIXED : FIXED + 4] != COOKIE:
         return None
     for code, value in _options(message[FIXED + 4 :]):

@@ -91,7 +91,7 @@ class Flows:
         self._by_ingress: Counter[int] = Counter()
         self.refused = Refusals(config.name, PORT, TABLE, SWITCH)
         self._ports, self._idle_timeout = self._ports_now(), config.flow_idle_timeout
-        """What the entries were written for."""
+        """Ports and idle timeout that the entries were written for."""
 
     def _ports_now(self) -> set[int]:
         return {port.port for port in self._config.ports}

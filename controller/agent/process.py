@@ -150,7 +150,7 @@ class Agent:
         self.backend.changed = lambda name: self._news.set()
         self._desired: Desired | None = None
         self._problem: str | None = None
-        """What keeps this agent from desiring what the engine has."""
+        """Reason why this agent does not desire the engine's revision."""
         self._told = asyncio.Event()
         self._recorder = Recorder()
         self._unsent: deque[tuple[str, bytes]] = deque()

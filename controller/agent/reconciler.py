@@ -86,7 +86,7 @@ class Reconciler:
         self._config: AccessPointConfig | None = None
         self._in_effect: int | None = None
         self._good: tuple[AccessPointConfig, int] | None = None
-        """What was in effect last, and its revision."""
+        """The configuration in effect last, and its revision."""
         self._since: float | None = None
         self._reason: str | None = None
         self._session: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ class Reconciler:
         """Return the desired revision and the one in effect."""
         ap = self._access_points.get(self._name)
         if self._in_effect == self._revision or (ap is not None and ap.connection.state == State.BACKUP):
-            # What a backup desires, the primary brings about.
+            # The primary brings about the backup's desired revision.
             return Standing(self._revision, self._in_effect)
         away = None if ap is None else ap.connection.problem
         return Standing(self._revision, self._in_effect, self._since, self._reason or away)

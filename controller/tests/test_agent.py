@@ -31,7 +31,7 @@ class Switch:
         self.written: list[p4r.Update] = []
         self.fails: Callable[[str], int] = lambda method: 0
         self.refuses: Callable[[p4r.Update], bool] = lambda update: False
-        """Whether it refuses this one of a Write's updates; it does the others."""
+        """Returns True for an update that it refuses; it does a Write's others."""
         self._entries: dict[bytes, p4r.Update] = {}
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """Called once while a Write is under way."""

@@ -149,7 +149,7 @@ class Model(RuleBasedStateMachine):
         self.makeable = True
 
         self.had: list[AccessPointConfig | None] = []
-        """What the switch had, look by look."""
+        """Configurations that the switch had, look by look."""
         self.ready: list[bool] = []
         self.start()
         self._desire(self.desired)

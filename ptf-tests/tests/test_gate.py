@@ -29,7 +29,7 @@ class GateTest(HostsTest):
         self.sent_frames: list[Packet] = []
 
     def tearDown(self) -> None:
-        # What a failed test leaves in the queue is not the next one's.
+        # A failed test leaves packets in the queue, which are not the next one's.
         poll(lambda: self.waiting() == 0)
         super().tearDown()
 

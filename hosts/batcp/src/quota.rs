@@ -114,7 +114,7 @@ impl Quota {
         let device = counter(&fs::read_to_string("/proc/net/dev")?, &self.option.interface);
         let before = match fs::read(&self.file) {
             Ok(text) => serde_json::from_slice(&text)?,
-            // What passed before there was a quota does not count.
+            // Traffic from before there was a quota does not count.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Count { since: now, used: 0, counter: device.unwrap_or(0) }
             }
