@@ -5,14 +5,14 @@ points of the group `accesspoint.laws`.
 Services, agents and labs take them from their environment, and nobody gives them one over REST: a law is code.
 """
 
-import importlib.util
 import math
 import os
 import re
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+
+from accesspoint.own_file import load
 
 from .base import Law
 
@@ -47,16 +47,12 @@ def add(laws: dict[str, Law]) -> list[str]:
 def of_file(path: Path, known: dict[str, Law]) -> dict[str, Law]:
     """Return the laws that a Python file defines, by name. Raises LawError."""
     path = path.resolve()
-    name = f"accesspoint_law_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise LawError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there
     try:
-        spec.loader.exec_module(module)
+        module = load(path)
     except (Exception, SystemExit) as error:
         raise LawError(f"{path} is broken: {type(error).__name__}: {error}") from None
+    if module is None:
+        raise LawError(f"{path} is no Python file")
     return _checked(_classes(module), str(path), known)
 
 

@@ -4,17 +4,16 @@ files of the user's own, which the environment's ACCESSPOINT_EXPERIMENTS names, 
 
 import functools
 import importlib
-import importlib.util
 import os
 import re
 import traceback
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from accesspoint.experiments.experiment import Experiment, Setting, Value
+from accesspoint.own_file import load
 from accesspoint.topologies.links.profiles import ProfileError
 
 OWN = "ACCESSPOINT_EXPERIMENTS"
@@ -141,11 +140,9 @@ def _module(file: Path) -> ModuleType:
         return importlib.import_module(f"accesspoint.experiments.catalogue.{file.parent.name}.{file.stem}")
     if not file.is_file():
         raise _Unusable("it does not exist")
-    spec = importlib.util.spec_from_file_location(f"experiment_{zlib.crc32(bytes(file)):08x}", file)
-    if spec is None or spec.loader is None:
+    module = load(file)
+    if module is None:
         raise _Unusable("it is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     return module
 
 

@@ -55,6 +55,13 @@ def test_file_is_named_in_place_of_its_experiments(mine: Path, tmp_path: Path) -
     assert re.search(r"^ *example +Uploads of several stations", listed(tmp_path), re.M)
 
 
+def test_file_may_have_dataclasses_and_later_annotations(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    own = "from dataclasses import dataclass\n\n@dataclass\nclass Own:\n    number: int = 1\n\n"
+    file.write_text(f"from __future__ import annotations\n{own}{DOCUMENTED}")
+    assert registry.named([str(file)]) == ["example"]
+
+
 def test_command_of_a_files_experiment_names_the_file(mine: Path) -> None:
     registry.named([str(mine)])
     made = plan.make(registry.find("example"), True, repeats=2)

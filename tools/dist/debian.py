@@ -66,7 +66,8 @@ def controller(to: Path, version: str, programs: Mapping[str, Path]) -> None:
     """The controller with all that it needs of PyPI, apctl, and the units of controller and switch."""
     home = to / HOME
     copied(ROOT / "controller", home / "controller")
-    put(home / "accesspoint/__init__.py", (ROOT / "accesspoint/__init__.py").read_bytes())
+    for name in ("__init__.py", "own_file.py"):
+        put(home / "accesspoint" / name, (ROOT / "accesspoint" / name).read_bytes())
     link(home / "accesspoint/controller", "../controller")
     for name in ("ap.json", "ap.p4info.txtpb"):
         put(home / "p4src/compiled" / name, (ROOT / "p4src/compiled" / name).read_bytes())
