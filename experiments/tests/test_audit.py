@@ -53,6 +53,23 @@ def test_first_pages_say_what_is_missing() -> None:
         assert all(line in (ROOT / page).read_text() for line in testbed.head())
 
 
+def test_commits_stay_as_kept_without_the_history(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit.provenance, "shallow", lambda: True)
+    monkeypatch.setattr(audit.provenance, "git", lambda *words: False)
+    before = audit.kept(results)
+    audit.keep(results)
+    assert audit.kept(results) == before and before[NAME].commits
+
+
+def test_experiment_of_a_file_outside_has_no_scene_here(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("")
+    monkeypatch.setattr(audit.registry, "file", lambda name: file)
+    assert audit.SCENE not in changed(results).changed
+
+
 @whole_history
 def test_summary_with_samples_and_a_commit_that_is_there_is_complete(results: Path) -> None:
     found = audit.kept(results)[NAME]

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,8 +116,10 @@ def _sources(summary: Summary) -> dict[str, tuple[str, ...]]:
     elif SIMULATED in summary.get("clocks", ()):
         ours = any(experiment.arm(name).role == "ours" for name in summary["arms"])
         parts = [*(parts if ours else []), "topologies/ns3"]
-    scene_files = tuple(sorted(str(file.relative_to(ROOT)) for file in _files(registry.file(experiment.name))))
-    return {part: PARTS[part] for part in parts} | {SCENE: scene_files}
+    files = [file for file in _files(registry.file(experiment.name)) if file.is_relative_to(ROOT)]
+    scene_files = tuple(sorted(str(file.relative_to(ROOT)) for file in files))
+    # A file of the user's own has no history here.
+    return {part: PARTS[part] for part in parts} | ({SCENE: scene_files} if scene_files else {})
 
 
 def _files(file: Path, known: frozenset[Path] = frozenset()) -> frozenset[Path]:
@@ -134,8 +136,13 @@ def _files(file: Path, known: frozenset[Path] = frozenset()) -> frozenset[Path]:
 
 
 def look_at_all(results: Path) -> dict[str, Audit]:
-    """Audit every summary of a folder of results."""
-    return {name: look(summary, results) for name, summary in summaries(results).items()}
+    """Audit every summary of a folder of results. Without the whole history what was kept of commits stays, and a
+    summary of which nothing was kept is left out."""
+    found = {name: look(summary, results) for name, summary in summaries(results).items()}
+    if whole_history():
+        return found
+    before = kept(results)
+    return {name: replace(before[name], samples=each.samples) for name, each in found.items() if name in before}
 
 
 def summaries(results: Path) -> dict[str, dict[str, Any]]:

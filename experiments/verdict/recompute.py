@@ -13,7 +13,6 @@ some differ, a page's head does not say what is missing, or what was measured si
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,6 @@ def main(words: list[str]) -> int:
 def check(differing: dict[str, int], strict: bool, results: Path = RESULTS) -> int:
     """Print the counts, and what has to be mended. Return the exit code."""
     audits, whole = audit.look_at_all(results), audit.whole_history()
-    if not whole:  # nothing is known of commits: what the pages say of them stays
-        kept = audit.kept(results)
-        audits = {name: replace(each, commits=kept[name].commits) for name, each in audits.items() if name in kept}
     figures = {name: sum(len(c["values"]) for c in one["cells"]) for name, one in audit.summaries(results).items()}
     print(f"{sum(figures.values())} figures on {len(figures)} pages")
     counts = {
