@@ -112,16 +112,18 @@ impl Quota {
         lock.lock()?;
         let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
         let device = counter(&fs::read_to_string("/proc/net/dev")?, &self.option.interface);
-        let before = match fs::read(&self.file) {
-            Ok(text) => serde_json::from_slice(&text)?,
-            // Traffic from before there was a quota does not count.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Count { since: now, used: 0, counter: device.unwrap_or(0) }
-            }
+        let kept: Option<Count> = match fs::read(&self.file) {
+            Ok(text) => Some(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
+        // Traffic from before there was a quota does not count.
+        let before = kept.unwrap_or(Count { since: now, used: 0, counter: device.unwrap_or(0) });
         // An interface that is gone comes back with a counter of its own.
         let count = before.read(device.unwrap_or(0), now, self.option.days);
+        if kept == Some(count) {
+            return Ok(count.used); // an idle interface costs no write
+        }
         let part = self.file.with_extension("part");
         fs::write(&part, serde_json::to_vec(&count)?)?;
         fs::rename(&part, &self.file)?;
