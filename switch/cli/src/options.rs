@@ -35,6 +35,7 @@ Queues are standard_metadata.priority, 7 is served first. Repeat --queue for eac
        limit-bytes=N     bytes, in addition to the port's limit
        rate=1mbit        bit/s that the queue takes at most
        burst=0           bytes that it may send at once beyond its rate after a pause
+Lanes are parts of queue 0 that share by weight; a program chooses them, with weight and rate, by its metadata.
 
 Example: two interfaces, an uplink of 1 Mbit/s with 1000 packets of buffer behind port 2
   apswitch -i 1@veth1 -i 2@veth2 --link 2:rate=1mbit,limit=1000 --no-p4 -- --cpu-port 510";

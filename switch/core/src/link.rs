@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The link model of one port: eight queues behind one wire. A [`Scheduler`] says which queue is next; the wire has a
-//! rate over all of them (or a trace in its place), then delay, jitter and loss. Pure: time is an argument, in ns.
+//! The link model of one port: eight queues, the lowest with lanes, behind one wire. A [`Scheduler`] says which queue is
+//! next; the wire has a rate over all of them (or a trace in its place), then delay, jitter and loss. Pure: time is an
+//! argument, in ns.
 //!
 //! ```text
 //! enqueue -> queues -> dequeue -> (egress) -> transmit -> wire -> arrived
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::link_trace::{Player, Trace};
-use crate::scheduler::{Bucket, Scheduler, highest, members};
-pub use crate::scheduler::{MAX_WEIGHT, QUEUES, QueueConfig};
+use crate::scheduler::{Bucket, Scheduler, Set, highest, members};
+pub use crate::scheduler::{LANES, Lane, MAX_WEIGHT, PLACES, QUEUES, QueueConfig, place};
 
 /// Time that passed unseen and is made up for: longer pauses of this process stay pauses of the link.
 const CATCH_UP_NS: u64 = 20_000_000;
@@ -103,7 +104,7 @@ struct Queue<T> {
 
 impl<T> Queue<T> {
     fn new() -> Queue<T> {
-        Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: 0, limit_bytes: 0 }
+        Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: usize::MAX, limit_bytes: u64::MAX }
     }
 
     fn has_room(&self, bytes: u32) -> bool {
@@ -133,11 +134,14 @@ pub struct Dequeued<T> {
 
 pub struct Link<T> {
     config: LinkConfig,
-    queues: [Queue<T>; QUEUES],
-    /// Queues that are not empty, as bits.
-    waiting: u8,
+    /// Queues and lanes, by [`place`].
+    queues: [Queue<T>; PLACES],
+    /// Queues that are not empty.
+    waiting: Set,
     packets: usize,
     bytes: u64,
+    /// Time at which the last packet was enqueued.
+    newest: u64,
     /// See [`LinkConfig::max_in_flight`].
     max_in_flight: usize,
     scheduler: Scheduler,
@@ -165,6 +169,7 @@ impl<T> Link<T> {
             waiting: 0,
             packets: 0,
             bytes: 0,
+            newest: 0,
             max_in_flight: 0,
             scheduler: Scheduler::default(),
             wire: Bucket::free_from(player.as_ref().map_or(0, Player::at)),
@@ -240,6 +245,12 @@ impl<T> Link<T> {
             && self.config.limit_bytes.is_none_or(|limit| self.bytes - gone.1 + bytes as u64 <= limit)
     }
 
+    /// Sets the lane at a place, from its next packet on.
+    #[inline]
+    pub fn set_lane(&mut self, place: usize, lane: Lane) {
+        self.scheduler.set_lane(place, lane);
+    }
+
     /// Tail drop: gives the packet back if the port's queues, or this one, are full.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
         if !self.has_room(bytes, (0, 0)) || !self.queues[queue].has_room(bytes) {
@@ -248,6 +259,7 @@ impl<T> Link<T> {
         let to = &mut self.queues[queue];
         to.fifo.push_back(Queued { item, bytes, enqueued: now });
         to.bytes += bytes as u64;
+        self.newest = now;
         self.waiting |= 1 << queue;
         self.packets += 1;
         self.bytes += bytes as u64;
@@ -255,9 +267,13 @@ impl<T> Link<T> {
     }
 
     /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
-    /// takes the packet. `None`: its own queue is full, or what is behind it does not make enough room.
+    /// takes the packet. Of queues that share by weight the longest loses its last packets. `None`: its own queue is full or
+    /// the longest, or what may go does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
-        let behind = self.scheduler.behind(queue) & self.waiting;
+        let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
+        let beside = members(self.scheduler.beside(queue) & self.waiting).filter(longer);
+        let beside = beside.fold(0, |set, queue| set | 1 << queue);
+        let behind = self.scheduler.behind(queue) & self.waiting | beside;
         if behind == 0 || !self.queues[queue].has_room(bytes) {
             return None;
         }
@@ -290,7 +306,7 @@ impl<T> Link<T> {
             return None;
         }
         let unseen = now.saturating_sub(CATCH_UP_NS).max(self.allowed_at);
-        let (queue, idle) = if self.scheduler.is_plain() {
+        let (queue, idle) = if self.scheduler.is_plain(self.waiting) {
             let queue = highest(self.waiting);
             (queue, self.queues[queue].fifo.front()?.enqueued.max(unseen))
         } else {
@@ -314,25 +330,28 @@ impl<T> Link<T> {
         Some(Dequeued { item, queue, bytes, enqueued, start, depth: self.depth(queue) })
     }
 
-    /// The queue that sends next, and since when it could; `None`: none can by `now`.
+    /// The queue that sends next, and since when there was one that could; `None`: none can by `now`.
     fn choose(&mut self, now: u64, unseen: u64) -> Option<(usize, u64)> {
-        let since = self.since();
+        let mut since = [u64::MAX; PLACES];
+        for queue in members(self.waiting) {
+            since[queue] = self.since(queue);
+        }
         let first = since.into_iter().min().unwrap_or(u64::MAX).max(unseen);
         // Time is that of the wire, not of this call: who comes later has no say yet.
         let start = first.max(self.wire.free_at);
         if start > now {
             return None;
         }
-        let ready = (0..QUEUES).filter(|&queue| since[queue] <= start).fold(0, |set, queue| set | 1 << queue);
+        let ready = members(self.waiting).filter(|&queue| since[queue] <= start).fold(0, |set, queue| set | 1 << queue);
         Some((self.scheduler.choose(ready, self.waiting), first))
     }
 
-    /// Since or from when each queue has something that it may send.
-    fn since(&self) -> [u64; QUEUES] {
-        std::array::from_fn(|queue| match self.queues[queue].fifo.front() {
+    /// Since or from when a queue has something that it may send.
+    fn since(&self, queue: usize) -> u64 {
+        match self.queues[queue].fifo.front() {
             Some(head) => head.enqueued.max(self.scheduler.ready_at(queue)),
             None => u64::MAX,
-        })
+        }
     }
 
     /// Puts the packet just dequeued on the wire. Gives it back if the wire loses it.
@@ -367,9 +386,14 @@ impl<T> Link<T> {
 
     /// Returns when there is something to do next (ns).
     pub fn deadline(&self) -> Option<u64> {
-        let start = (self.waiting != 0 && self.allowed != Some(0)).then(|| match self.scheduler.is_plain() {
-            true => self.wire.free_at,
-            false => self.since().into_iter().min().unwrap_or(0).max(self.wire.free_at),
+        let start = (self.waiting != 0 && self.allowed != Some(0)).then(|| {
+            // On a busy wire without rates of queues there is no need to look at each.
+            let busy = self.wire.free_at >= self.newest && !self.scheduler.holds_back(self.waiting);
+            let first = match busy || self.scheduler.is_plain(self.waiting) {
+                true => 0,
+                false => members(self.waiting).map(|queue| self.since(queue)).min().unwrap_or(0),
+            };
+            first.max(self.wire.free_at)
         });
         let arrival = self.flying.front().map(|(at, _)| *at);
         match (start, arrival) {

@@ -3,9 +3,10 @@
 //! whoever reads them as values.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::scheduler::QUEUES;
+use crate::scheduler::{PLACES, QUEUES};
 
 pub type PortNumber = u16;
 
@@ -75,7 +76,27 @@ pub struct PortCells {
     pub rx_errors: AtomicU64,
     pub queue_packets: AtomicU64,
     pub queue_bytes: AtomicU64,
-    pub queues: [QueueCells; QUEUES],
+    pub queues: PlaceCells,
+    /// Time (ns) that packets were in each queue; in queue 0: or in one of its lanes.
+    pub sojourn: [Histogram; QUEUES],
+}
+
+/// Queues and lanes of a port.
+pub struct PlaceCells([QueueCells; PLACES]);
+
+impl Default for PlaceCells {
+    fn default() -> PlaceCells {
+        PlaceCells(std::array::from_fn(|_| QueueCells::default()))
+    }
+}
+
+impl Deref for PlaceCells {
+    type Target = [QueueCells; PLACES];
+
+    #[inline]
+    fn deref(&self) -> &[QueueCells; PLACES] {
+        &self.0
+    }
 }
 
 /// [`QueueStats`] as the packet thread writes them. What is in the queue is what went in and did not come out.
@@ -90,7 +111,6 @@ pub struct QueueCells {
     pub dropped_packets: AtomicU64,
     pub dropped_bytes: AtomicU64,
     pub max_bytes: AtomicU64,
-    pub sojourn: Histogram,
 }
 
 /// The one writer's way to count: no locked instruction.
@@ -105,6 +125,13 @@ impl PortCells {
     pub fn holds(&self, packets: usize, bytes: u64) {
         self.queue_packets.store(packets as u64, Relaxed);
         self.queue_bytes.store(bytes, Relaxed);
+    }
+
+    /// Counts a packet that leaves a queue after `sojourn` ns.
+    #[inline]
+    pub fn dequeued(&self, place: usize, bytes: u64, sojourn: u64) {
+        self.queues[place].dequeued(bytes);
+        self.sojourn[if place < QUEUES { place } else { 0 }].add(sojourn);
     }
 
     pub fn read(&self) -> PortStats {
@@ -133,12 +160,10 @@ impl QueueCells {
         }
     }
 
-    /// Counts a packet that leaves the queue after `sojourn` ns.
     #[inline]
-    pub fn dequeued(&self, bytes: u64, sojourn: u64) {
+    fn dequeued(&self, bytes: u64) {
         count(&self.dequeued_packets, 1);
         count(&self.dequeued_bytes, bytes);
-        self.sojourn.add(sojourn);
     }
 
     #[inline]
@@ -154,8 +179,7 @@ impl QueueCells {
 
     /// A packet had to make room for one of another queue.
     pub fn pushed_out(&self, bytes: u64) {
-        count(&self.dequeued_packets, 1);
-        count(&self.dequeued_bytes, bytes);
+        self.dequeued(bytes);
         self.dropped(bytes);
     }
 

@@ -2,11 +2,47 @@
 //! Scheduler of a port's queues: strict priority (7 first), then deficit round robin by weight over
 //! what that leaves, each queue within its own rate. Pure: time is an argument, in ns.
 //!
+//! Behind the queues that the priority of a packet names there are lanes: parts of queue 0, each a FIFO of its own, that
+//! share with it by weight. A packet brings its lane, and the lane's weight and rate ([`Lane`]).
+//!
 //! Deficit round robin: Shreedhar, Varghese, Efficient Fair Queueing using Deficit Round-Robin, SIGCOMM 1995, in the
 //! form that overdraws: a queue sends while it has credit and pays what the packet took on the wire, which is known
 //! only after egress.
 
+/// Queues that priorities name.
 pub const QUEUES: usize = 8;
+/// Lanes of a port, from 1 on. A lane is the queue of this number behind the others: lane 1 is queue 8.
+pub const LANES: usize = 64;
+/// Queues and lanes.
+pub const PLACES: usize = QUEUES + LANES;
+
+/// Queues and lanes, as bits.
+pub type Set = u128;
+
+/// The place of a lane; `None`: there is no such lane.
+#[inline]
+pub fn place(lane: u64) -> Option<usize> {
+    (1..=LANES as u64).contains(&lane).then(|| QUEUES - 1 + lane as usize)
+}
+
+/// Settings of a lane, as its last packet brought them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// As [`QueueConfig::weight`]; 0: 1.
+    pub weight: u32,
+    /// kbit/s that the lane takes at most; 0: what the port has.
+    pub rate: u32,
+}
+
+impl Lane {
+    fn config(self) -> QueueConfig {
+        let rate = (self.rate > 0).then_some(1000 * self.rate as u64);
+        QueueConfig { rate, burst: LANE_BURST, weight: Some(self.weight.clamp(1, MAX_WEIGHT)), ..Default::default() }
+    }
+}
+
+/// Bytes that a lane with a rate may send at once, so that it makes up for the time that it waits for others' frames.
+const LANE_BURST: u32 = 2 * QUANTUM as u32;
 
 /// Bytes that the queue with the smallest weight may send per round.
 const QUANTUM: i64 = 1514;
@@ -66,37 +102,89 @@ impl Bucket {
     }
 }
 
-#[derive(Default)]
 pub struct Scheduler {
-    /// Queues with a weight, as bits; the others have strict priority.
-    weighted: u8,
-    /// Queues with a rate, as bits.
-    limited: u8,
-    buckets: [Bucket; QUEUES],
+    /// Queues with a weight; the others have strict priority.
+    weighted: Set,
+    /// Queues with a rate.
+    limited: Set,
+    buckets: [Bucket; PLACES],
+    weights: [Option<u32>; PLACES],
+    lanes: [Lane; LANES],
     /// Bytes that a queue gets per round, and that it may still send; negative: that it owes.
-    quantum: [i64; QUEUES],
-    credit: [i64; QUEUES],
+    quantum: [i64; PLACES],
+    credit: [i64; PLACES],
+    /// Queues that may still send.
+    saving: Set,
     /// Queue whose turn it is among the weighted.
     turn: usize,
 }
 
+impl Default for Scheduler {
+    fn default() -> Scheduler {
+        Scheduler {
+            weighted: 0,
+            limited: 0,
+            buckets: std::array::from_fn(|_| Bucket::default()),
+            weights: [None; PLACES],
+            lanes: [Lane::default(); LANES],
+            quantum: [0; PLACES],
+            credit: [0; PLACES],
+            saving: 0,
+            turn: 0,
+        }
+    }
+}
+
 impl Scheduler {
+    /// Sets all queues but the lanes.
     pub fn set(&mut self, queues: &[QueueConfig; QUEUES]) {
-        (self.weighted, self.limited) = (0, 0);
-        let smallest = queues.iter().filter_map(|queue| queue.weight).min().unwrap_or(1).max(1) as i64;
-        for (index, queue) in queues.iter().enumerate() {
-            self.weighted |= (queue.weight.is_some() as u8) << index;
-            self.limited |= (queue.rate.is_some() as u8) << index;
-            self.buckets[index].set(queue.rate, queue.burst);
-            self.quantum[index] = queue.weight.map_or(0, |weight| weight.max(1) as i64 * QUANTUM / smallest);
-            self.credit[index] = self.credit[index].min(0);
+        queues.iter().enumerate().for_each(|(queue, config)| self.put(queue, config));
+        self.share();
+    }
+
+    /// Sets the lane at a place.
+    #[inline]
+    pub fn set_lane(&mut self, place: usize, lane: Lane) {
+        let before = &mut self.lanes[place - QUEUES];
+        if *before != lane || self.weights[place].is_none() {
+            *before = lane;
+            self.put(place, &lane.config());
+            self.share();
         }
     }
 
-    /// Returns true if there is strict priority alone: the first queue that is not empty is next.
+    fn put(&mut self, queue: usize, config: &QueueConfig) {
+        self.limited = self.limited & !(1 << queue) | (config.rate.is_some() as Set) << queue;
+        self.buckets[queue].set(config.rate, config.burst);
+        self.weights[queue] = config.weight;
+    }
+
+    /// Computes the quanta. Queue 0 shares with lanes, as the least of them, unless others have a weight and it has none:
+    /// that is strict priority.
+    fn share(&mut self) {
+        let least = self.weights[QUEUES..].iter().flatten().min().copied();
+        let is_strict = self.weights[1..QUEUES].iter().any(Option::is_some);
+        let of_bulk = self.weights[0].or(least.filter(|_| !is_strict));
+        let weights = || self.weights.iter().enumerate().map(|(at, weight)| if at == 0 { of_bulk } else { *weight });
+        let smallest = weights().flatten().min().unwrap_or(1).max(1) as i64;
+        let (mut weighted, mut quantum) = (0, [0; PLACES]);
+        for (queue, weight) in weights().enumerate() {
+            weighted |= (weight.is_some() as Set) << queue;
+            quantum[queue] = weight.map_or(0, |weight| weight.max(1) as i64 * QUANTUM / smallest);
+        }
+        (self.weighted, self.quantum, self.saving) = (weighted, quantum, 0);
+        self.credit.iter_mut().for_each(|credit| *credit = (*credit).min(0));
+    }
+
+    /// Returns true if there is strict priority alone among these queues: the first is next.
     #[inline]
-    pub fn is_plain(&self) -> bool {
-        self.weighted | self.limited == 0
+    pub fn is_plain(&self, waiting: Set) -> bool {
+        waiting & (self.weighted | self.limited) == 0
+    }
+
+    /// Returns true if each of these queues has a rate, which may hold all of them back.
+    pub fn holds_back(&self, waiting: Set) -> bool {
+        waiting & !self.limited == 0
     }
 
     /// Returns when the queue's rate lets it send (ns).
@@ -104,37 +192,48 @@ impl Scheduler {
         if self.limited & 1 << queue == 0 { 0 } else { self.buckets[queue].free_at }
     }
 
-    /// The queues that send only while this one has nothing to send, as bits.
-    pub fn behind(&self, queue: usize) -> u8 {
+    /// The queues that send only while this one has nothing to send.
+    pub fn behind(&self, queue: usize) -> Set {
         match self.weighted & 1 << queue {
             0 => self.weighted | ((1 << queue) - 1),
             _ => 0,
         }
     }
 
-    /// The last of the queues in `waiting` (bits, at least one): those with a weight come after the others, and of them
+    /// The queues that share with this one by weight, but for itself.
+    pub fn beside(&self, queue: usize) -> Set {
+        match self.weighted & 1 << queue {
+            0 => 0,
+            _ => self.weighted & !(1 << queue),
+        }
+    }
+
+    /// The last of the queues in `waiting` (at least one): those with a weight come after the others, and of them
     /// the one that holds most.
-    pub fn last(&self, waiting: u8, held: impl Fn(usize) -> u64) -> usize {
+    pub fn last(&self, waiting: Set, held: impl Fn(usize) -> u64) -> usize {
         let weighted = members(waiting & self.weighted).max_by_key(|&queue| held(queue));
         weighted.unwrap_or(waiting.trailing_zeros() as usize)
     }
 
-    /// The next of the queues in `ready` (bits, at least one); `waiting`: those that are not empty.
-    pub fn choose(&mut self, ready: u8, waiting: u8) -> usize {
+    /// The next of the queues in `ready` (at least one); `waiting`: those that are not empty.
+    pub fn choose(&mut self, ready: Set, waiting: Set) -> usize {
         let strict = ready & !self.weighted;
         if strict != 0 {
             return highest(strict);
         }
         // Every round gives each queue that is ready a quantum, so one of them has credit soon.
         while ready & 1 << self.turn == 0 || self.credit[self.turn] <= 0 {
-            self.turn = (self.turn + QUEUES - 1) % QUEUES;
-            let (set, credit) = (1 << self.turn, &mut self.credit[self.turn]);
-            if ready & set != 0 {
-                *credit += self.quantum[self.turn];
-            } else if waiting & set == 0 {
-                // An empty queue saves nothing up.
-                *credit = (*credit).min(0);
-            }
+            let below = |queue: usize| -> Set { (1 << queue) - 1 };
+            let lower = ready & below(self.turn);
+            let next = highest(if lower == 0 { ready } else { lower });
+            let between =
+                if lower == 0 { below(self.turn) | !below(next + 1) } else { below(self.turn) & !below(next + 1) };
+            // An empty queue saves nothing up.
+            let empty = between & self.saving & !waiting;
+            members(empty).for_each(|queue| self.credit[queue] = 0);
+            self.turn = next;
+            self.credit[next] += self.quantum[next];
+            self.saving = self.saving & !empty | ((self.credit[next] > 0) as Set) << next;
         }
         self.turn
     }
@@ -143,6 +242,7 @@ impl Scheduler {
     pub fn spend(&mut self, queue: usize, start: u64, bytes: u64) {
         if self.weighted & 1 << queue != 0 {
             self.credit[queue] -= bytes as i64;
+            self.saving &= !(((self.credit[queue] <= 0) as Set) << queue);
         }
         if self.limited & 1 << queue != 0 {
             self.buckets[queue].idle_until(start);
@@ -153,11 +253,15 @@ impl Scheduler {
 
 /// The highest queue of a set that is not empty.
 #[inline]
-pub fn highest(queues: u8) -> usize {
-    7 - queues.leading_zeros() as usize
+pub fn highest(queues: Set) -> usize {
+    (Set::BITS - 1 - queues.leading_zeros()) as usize
 }
 
-/// The queues of a set.
-pub fn members(queues: u8) -> impl Iterator<Item = usize> {
-    (0..QUEUES).filter(move |queue| queues & 1 << queue != 0)
+/// The queues of a set, from the lowest on.
+pub fn members(mut queues: Set) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let first = (queues != 0).then(|| queues.trailing_zeros() as usize);
+        queues &= queues.wrapping_sub(1);
+        first
+    })
 }

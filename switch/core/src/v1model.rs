@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::dataplane_ops::{Change, CloneSession, Digest, Outbox, PacketIn, Replica};
 use crate::digest::DigestFilter;
 use crate::drops::DropCells;
-use crate::link::{Link, LinkConfig, QUEUES};
+use crate::link::{Lane, Link, LinkConfig, QUEUES, place};
 use crate::machine::Machine;
 use crate::port::{PortCells, PortNumber, count};
 use crate::program::{DigestId, Value};
@@ -265,7 +265,7 @@ impl Switch {
                 self.unpark(&dequeued.item);
                 let (start, waited) = (dequeued.start, dequeued.start - dequeued.enqueued);
                 let queue = dequeued.queue;
-                self.ports[index].cells.queues[queue].dequeued(dequeued.bytes as u64, waited);
+                self.ports[index].cells.dequeued(queue, dequeued.bytes as u64, waited);
                 let Some(machine) = &mut self.machine else { continue };
                 let Machine { code, state, .. } = &mut **machine;
                 state.set(code.standard.deq_timedelta, waited / 1000);
@@ -359,18 +359,25 @@ impl Switch {
     fn enqueue(&mut self, number: PortNumber, mut packet: Box<Packet>, now: u64) {
         let index = self.index(number);
         let Some(machine) = &mut self.machine else { return };
-        let queue = machine.get(machine.code.standard.priority) as usize;
-        if queue >= self.queues {
+        let priority = machine.get(machine.code.standard.priority) as usize;
+        let lane = if priority == 0 { machine.get(machine.code.standard.lane) } else { 0 };
+        let queue = if lane == 0 { Some(priority).filter(|&queue| queue < self.queues) } else { place(lane) };
+        let Some(queue) = queue else {
             count(&self.drops.no_queue, 1);
             self.pool.give(packet);
             return;
-        }
+        };
         let Machine { code, state, .. } = &mut **machine;
         state.set(code.standard.enq_timestamp, now / 1000);
         if let Some(port) = index.map(|index| &mut self.ports[index])
             && let Some(link) = &mut port.link
         {
             state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
+            if lane != 0 {
+                let weight = state.get(code.standard.lane_weight).min(u32::MAX.into()) as u32;
+                let rate = state.get(code.standard.lane_rate).min(u32::MAX.into()) as u32;
+                link.set_lane(queue, Lane { weight, rate });
+            }
             park(machine, &mut packet);
             let (bytes, counted) = (packet.state.length, &port.cells.queues[queue]);
             loop {

@@ -9,6 +9,7 @@ mod features_tables;
 mod fuzz;
 mod generated;
 mod interfaces;
+mod lanes;
 mod profiles;
 mod queues;
 mod reference;

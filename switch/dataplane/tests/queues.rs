@@ -356,7 +356,7 @@ fn the_switch_has_no_buffer_beside_its_queues() {
     assert_eq!([read(0), read(1), read(5), read(7)], [counted(2, 1, 2000), once, once, once]);
     assert_eq!(switch.ports[1].cells.read().queue_drops, 1);
     // Packets 0 and 1 waited 0 and 3 ms.
-    let sojourn = switch.ports[1].cells.queues[0].sojourn.read();
+    let sojourn = switch.ports[1].cells.sojourn[0].read();
     let [median, last] = [0.5, 0.99].map(|part| quantile(&sojourn, part).unwrap());
     assert!(median < 100_000 && last.abs_diff(3_000_000) < 130_000, "{median} {last}");
 }

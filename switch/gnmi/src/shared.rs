@@ -213,7 +213,8 @@ fn coming(others: &[(PortView, LinkView)], interface: String, number: u64) -> Re
         return Err(Status::invalid_argument(format!("{at}: {number} is no port's number: they have 9 bits")));
     };
     let mtu = apswitch_dataplane::port::mtu(&interface).ok();
-    let link = LinkView { enabled: true, mtu, link: None, queues: Vec::new(), window: Window::default() };
+    let link =
+        LinkView { enabled: true, mtu, link: None, queues: Vec::new(), lanes: Vec::new(), window: Window::default() };
     Ok((PortView { number, interface, up: true, stats: PortStats::default() }, link))
 }
 

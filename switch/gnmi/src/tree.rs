@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data tree: what there is under each path now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apswitch_dataplane::control::{Dataplane, LinkView, PortView, QueueStats, WINDOW};
 use tonic::Status;
@@ -51,7 +51,8 @@ pub fn leaves(
             }
         });
         walk.inside("queues", |walk| {
-            for queue in 0..dataplane.queues() {
+            let lanes = ports.iter().flat_map(|(_, link)| link.lanes.iter().map(|(lane, _)| *lane));
+            for queue in (0..dataplane.queues()).chain(lanes).collect::<BTreeSet<_>>() {
                 walk.entry("queue", "name", &queue.to_string(), |walk| {
                     walk.twice(|walk| {
                         walk.leaf("name", queue.to_string().as_str());
@@ -172,11 +173,14 @@ fn qos_interface(walk: &mut Walk, port: &PortView, link: &LinkView) {
     walk.inside("interface-ref", |walk| walk.twice(|walk| walk.leaf("interface", port.interface.as_str())));
     walk.inside("output", |walk| {
         walk.inside("queues", |walk| {
-            for (number, stats) in link.queues.iter().enumerate() {
+            let lanes = link.lanes.iter().map(|(number, stats)| (*number, stats));
+            for (number, stats) in link.queues.iter().enumerate().chain(lanes) {
                 let name = number.to_string();
                 walk.entry("queue", "name", &name, |walk| {
                     walk.twice(|walk| walk.leaf("name", name.as_str()));
-                    walk.inside("state", |walk| output_queue(walk, stats, link.window.sojourn[number]));
+                    walk.inside("state", |walk| {
+                        output_queue(walk, stats, link.window.sojourn.get(number).copied().flatten())
+                    });
                 });
             }
         });

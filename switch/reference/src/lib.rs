@@ -60,6 +60,10 @@ mod instance {
 /// A packet that comes back more often than this is dropped: nobody wants to hear the rest of its story.
 const MAX_ROUNDS: usize = 8192;
 
+/// apswitch's own: lanes of queue 0, behind the last of the queues that priorities name.
+const LANES: u64 = 64;
+const LAST_QUEUE: u64 = 7;
+
 /// Packet or sample that left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -283,11 +287,19 @@ impl Reference {
 
     /// Sends a packet to a port, through egress.
     fn enqueue(&mut self, port: PortNumber, mut packet: Packet) {
-        let queue = self.get(&packet, "intrinsic_metadata.priority");
+        let mut queue = self.get(&packet, "intrinsic_metadata.priority");
+        let lane = self.get(&packet, "intrinsic_metadata.lane");
         if queue >= self.setup.queues as u64 {
             let queues = self.setup.queues;
             self.drop_packet(|| format!("queue {queue} of port {port} does not exist: there are {queues}"));
             return;
+        }
+        if queue == 0 && lane > LANES {
+            self.drop_packet(|| format!("lane {lane} of port {port} does not exist: there are {LANES}"));
+            return;
+        }
+        if queue == 0 && lane > 0 {
+            queue = LAST_QUEUE + lane;
         }
         self.interpreter.note(|| Event::Queued { port, queue });
         let now = self.interpreter.now;

@@ -447,7 +447,7 @@ fn deparser(
 
 fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     asm.place = "`standard_metadata`".to_string();
-    // Read only: a missing multicast group or priority is 0.
+    // Read only: a missing multicast group, priority or lane is 0.
     let zero = FieldRef { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
     let sink = FieldRef { reg: asm.sink, width: 64, signed: false };
@@ -480,5 +480,8 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
         mcast_grp: optional("intrinsic_metadata.mcast_grp", zero)?,
         egress_rid: optional("intrinsic_metadata.egress_rid", sink)?,
         priority: optional("intrinsic_metadata.priority", zero)?,
+        lane: optional("intrinsic_metadata.lane", zero)?,
+        lane_weight: optional("intrinsic_metadata.lane_weight", zero)?,
+        lane_rate: optional("intrinsic_metadata.lane_rate", zero)?,
     })
 }

@@ -334,6 +334,10 @@ pub struct Standard {
     pub mcast_grp: FieldRef,
     pub egress_rid: FieldRef,
     pub priority: FieldRef,
+    /// Beyond v1model: a lane of queue 0, its weight and its rate ([`Lane`](crate::scheduler::Lane)).
+    pub lane: FieldRef,
+    pub lane_weight: FieldRef,
+    pub lane_rate: FieldRef,
 }
 
 #[derive(Debug, Default)]

@@ -27,7 +27,8 @@ pub struct Window {
     pub in_packets: u64,
     pub out_bits: u64,
     pub out_packets: u64,
-    /// Median and 99th percentile of the time (ns) that packets were in each queue; `None`: none left it.
+    /// Median and 99th percentile of the time (ns) that packets were in each queue, in queue 0 with its lanes; `None`: none
+    /// left it.
     pub sojourn: [Option<(u64, u64)>; QUEUES],
 }
 
@@ -66,6 +67,8 @@ pub struct LinkView {
     pub link: Option<LinkConfig>,
     /// Statistics of the queues that there are.
     pub queues: Vec<QueueStats>,
+    /// Statistics of the lanes that carried something, by their place behind the queues.
+    pub lanes: Vec<(usize, QueueStats)>,
     pub window: Window,
 }
 
@@ -80,11 +83,13 @@ impl Dataplane {
         let view = |port: &PortHandle| {
             let link = locked(&port.link).clone();
             let queues = if link.is_some() { self.inner.queues } else { 0 };
+            let lanes = port.cells.queues.iter().map(|queue| queue.read()).enumerate().skip(QUEUES);
             LinkView {
                 enabled: locked(&port.oper_status).enabled,
                 mtu: Some(port.mtu.load(Relaxed)).filter(|&mtu| mtu > 0),
                 link,
                 queues: port.cells.queues[..queues].iter().map(|queue| queue.read()).collect(),
+                lanes: lanes.filter(|(_, lane)| lane.enqueued_packets > 0).collect(),
                 window: locked(&port.recent).window.clone(),
             }
         };
@@ -245,7 +250,7 @@ pub fn sample(inner: &Inner) {
         }
         let stats = port.cells.read();
         let queues = if has_queues { inner.queues } else { 0 };
-        let sojourn: Vec<_> = port.cells.queues[..queues].iter().map(|queue| queue.sojourn.read()).collect();
+        let sojourn: Vec<_> = port.cells.sojourn[..queues].iter().map(|queue| queue.read()).collect();
         let seconds = (now - recent.at) as f64 / 1e9;
         let per_second = |after: u64, before: u64| (after.wrapping_sub(before) as f64 / seconds).round() as u64;
         let mut window = Window {

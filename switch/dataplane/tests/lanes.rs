@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lanes: parts of queue 0 that share the wire by weight, each within its rate. Time is virtual.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use apswitch_core::dataplane_ops::Outbox;
+use apswitch_core::link::{LANES, Lane, Link, LinkConfig, PLACES, QUEUES, place};
+use apswitch_core::machine::Machine;
+use apswitch_core::program::Program;
+use apswitch_core::state::Shared;
+use apswitch_core::state::frame::Pool;
+use apswitch_core::v1model::{Port, Switch};
+use async_channel::bounded;
+use proptest::prelude::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Runs a link whose lanes always have something to send, up to `end`; the bytes that each lane sent.
+fn backlogged(config: LinkConfig, lanes: &[(usize, Lane)], bytes: usize, end: u64) -> Vec<u64> {
+    let mut link: Link<usize> = Link::new(config, 1);
+    let (mut sent, mut now) = (vec![0; PLACES], 0);
+    loop {
+        for &(queue, lane) in lanes {
+            while link.depth(queue) < 4 {
+                if queue >= QUEUES {
+                    link.set_lane(queue, lane);
+                }
+                link.enqueue(now, queue, bytes as u32, bytes).unwrap();
+            }
+        }
+        now = link.deadline().unwrap();
+        if now >= end {
+            return lanes.iter().map(|&(queue, _)| sent[queue]).collect();
+        }
+        while let Some(dequeued) = link.dequeue(now) {
+            sent[dequeued.queue] += bytes as u64;
+            link.transmit(bytes, dequeued.item);
+        }
+        while link.arrived(now).is_some() {}
+    }
+}
+
+fn wire(rate: u64) -> LinkConfig {
+    LinkConfig { rate: Some(rate), limit_packets: u32::MAX, ..Default::default() }
+}
+
+#[test]
+fn a_lane_has_a_place_behind_the_queues() {
+    assert_eq!((place(0), place(1), place(LANES as u64)), (None, Some(QUEUES), Some(PLACES - 1)));
+    assert_eq!((place(LANES as u64 + 1), place(u64::MAX)), (None, None));
+}
+
+#[test]
+fn lanes_and_the_rest_of_queue_0_share_equally_whatever_waits_in_each() {
+    // One packet at a time in queue 0, and 32 in a lane, of twice the length: the wire is shared by bytes.
+    let mut link: Link<usize> = Link::new(wire(1_000_000), 1);
+    let (mut sent, mut now, lane) = ([0, 0], 0, place(5).unwrap());
+    while now < 10 * SECOND {
+        if link.depth(0) == 0 {
+            link.enqueue(now, 0, 700, 700).unwrap();
+        }
+        while link.depth(lane) < 32 {
+            link.set_lane(lane, Lane::default());
+            link.enqueue(now, lane, 1400, 1400).unwrap();
+        }
+        now = link.deadline().unwrap();
+        while let Some(dequeued) = link.dequeue(now) {
+            sent[(dequeued.queue == lane) as usize] += dequeued.item;
+            link.transmit(dequeued.item, dequeued.item);
+            // It is never empty for longer than its packet takes.
+            if dequeued.queue == 0 {
+                link.enqueue(now, 0, 700, 700).unwrap();
+            }
+        }
+        while link.arrived(now).is_some() {}
+    }
+    assert!(sent[0].abs_diff(sent[1]) <= 2 * 1514, "{sent:?}");
+}
+
+#[test]
+fn sixty_four_lanes_have_their_weights() {
+    let lanes: Vec<_> = (1..=64).map(|k| (place(k).unwrap(), Lane { weight: 1 + k as u32 % 3, rate: 0 })).collect();
+    let sent = backlogged(wire(50_000_000), &lanes, 1000, 10 * SECOND);
+    let all: u64 = sent.iter().sum();
+    let weights: u64 = lanes.iter().map(|(_, lane)| lane.weight as u64).sum();
+    for (bytes, (_, lane)) in sent.iter().zip(&lanes) {
+        let fair = all * lane.weight as u64 / weights;
+        assert!(bytes.abs_diff(fair) <= 4 * 1514 * lane.weight as u64, "{bytes} for {fair}");
+    }
+}
+
+#[test]
+fn a_lane_keeps_within_its_rate_and_reaches_it_beside_others() {
+    // 0.3 of 1 Mbit/s, beside a lane that takes the rest.
+    let lanes = [(place(1).unwrap(), Lane { weight: 0, rate: 300 }), (place(2).unwrap(), Lane { weight: 0, rate: 0 })];
+    let sent = backlogged(wire(1_000_000), &lanes, 1514, 20 * SECOND);
+    let part = |bytes: u64| bytes as f64 * 8.0 / 20.0 / 1e6;
+    assert!((0.297..0.303).contains(&part(sent[0])), "{}", part(sent[0]));
+    assert!((0.695..0.703).contains(&part(sent[1])), "{}", part(sent[1]));
+}
+
+#[test]
+fn a_rate_that_changes_holds_from_the_next_packet_on() {
+    let mut link: Link<usize> = Link::new(wire(8_000_000), 1);
+    let lane = place(3).unwrap();
+    let send = |link: &mut Link<usize>, rate, now| {
+        link.set_lane(lane, Lane { weight: 1, rate });
+        (0..8).for_each(|_| link.enqueue(now, lane, 1000, 0).unwrap());
+        let mut starts = Vec::new();
+        while let Some(at) = link.deadline() {
+            if let Some(dequeued) = link.dequeue(at) {
+                starts.push((dequeued.start - now) / 1_000_000);
+                link.transmit(1000, 0);
+            }
+            while link.arrived(at).is_some() {}
+        }
+        starts
+    };
+    // 1 Mbit/s: 8 ms a packet, but for the burst of 3028 bytes.
+    assert_eq!(send(&mut link, 1000, SECOND), [0, 1, 2, 3, 7, 15, 23, 31]);
+    assert_eq!(send(&mut link, 0, 3 * SECOND), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn strict_priority_goes_before_lanes_and_a_weight_above_0_keeps_queue_0_before_them() {
+    let starts = |weight| {
+        let mut config = wire(8_000_000);
+        config.queues[4].weight = weight;
+        let mut link: Link<usize> = Link::new(config, 1);
+        link.set_lane(place(1).unwrap(), Lane::default());
+        for (item, queue) in [place(1).unwrap(), place(1).unwrap(), 0, 0, 7].into_iter().enumerate() {
+            link.enqueue(0, queue, 1000, item).unwrap();
+        }
+        let mut order = Vec::new();
+        while let Some(at) = link.deadline() {
+            if let Some(dequeued) = link.dequeue(at) {
+                order.push(dequeued.item);
+                link.transmit(1000, 0);
+            }
+            while link.arrived(at).is_some() {}
+        }
+        order
+    };
+    let shared = starts(None);
+    assert_eq!(shared[0], 4);
+    assert_ne!(shared[1..3], [2, 3], "queue 0 goes first");
+    assert_eq!(starts(Some(1))[..3], [4, 2, 3]);
+}
+
+#[test]
+fn a_full_port_drops_from_the_longest_lane_and_the_arriving_packet_only_of_that() {
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 6, ..Default::default() }, 1);
+    let (short, long) = (place(1).unwrap(), place(2).unwrap());
+    [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
+    (0..5).for_each(|item| link.enqueue(0, long, 1000, item).unwrap());
+    link.enqueue(0, short, 1000, 5).unwrap();
+    // A second one of the short lane pushes out the long one's last, and so on until they are equal.
+    let mut pushed = Vec::new();
+    for item in 6..10 {
+        while link.enqueue(0, short, 1000, item).is_err() {
+            let Some(out) = link.push_out(short, 1000) else {
+                pushed.push((short, item));
+                break;
+            };
+            pushed.push((out.queue, out.item));
+        }
+    }
+    assert_eq!(pushed, [(long, 4), (long, 3), (short, 8), (short, 9)]);
+    assert!(link.push_out(long, 1000).is_none());
+    // What has strict priority takes the place of either.
+    assert!(link.enqueue(0, 7, 1000, 10).is_err());
+    assert!(link.push_out(7, 1000).is_some());
+}
+
+proptest! {
+    /// Each lane is a FIFO, nothing is lost without a full queue, and all that waits leaves.
+    #[test]
+    fn order_within_a_lane_holds(
+        offers in prop::collection::vec((0u64..3_000_000, 0usize..6, 60u32..1515, 0u32..4, 0u32..3), 1..200),
+        lateness in prop::collection::vec(0u64..20_000_000, 1..10),
+    ) {
+        let mut link: Link<(usize, usize)> = Link::new(wire(5_000_000), 1);
+        let mut expected = vec![VecDeque::new(); PLACES];
+        let (mut now, mut late) = (0, lateness.iter().cycle());
+        let mut drain = |link: &mut Link<(usize, usize)>, expected: &mut Vec<VecDeque<usize>>, end: u64, at: &mut u64| {
+            while let Some(due) = link.deadline().filter(|due| *due <= end) {
+                *at = due.saturating_add(*late.next().unwrap()).max(*at).min(end);
+                while let Some(dequeued) = link.dequeue(*at) {
+                    let (queue, item) = dequeued.item;
+                    assert_eq!((dequeued.queue, expected[queue].pop_front()), (queue, Some(item)));
+                    link.transmit(dequeued.bytes as usize, dequeued.item);
+                }
+                while link.arrived(*at).is_some() {}
+            }
+            *at = end;
+        };
+        let mut at = 0;
+        for (item, (gap, lane, bytes, weight, rate)) in offers.into_iter().enumerate() {
+            now += gap;
+            drain(&mut link, &mut expected, now, &mut at);
+            let queue = place(lane as u64).unwrap_or(0);
+            if queue > 0 {
+                link.set_lane(queue, Lane { weight, rate: 1000 * rate });
+            }
+            link.enqueue(now, queue, bytes, (queue, item)).unwrap();
+            expected[queue].push_back(item);
+        }
+        drain(&mut link, &mut expected, u64::MAX, &mut at);
+        prop_assert!(expected.iter().all(VecDeque::is_empty));
+        prop_assert_eq!((link.packets(), link.bytes()), (0, 0));
+    }
+}
+
+/// A program says in its metadata which lane, which weight and which rate.
+#[test]
+fn the_program_chooses_the_lane() {
+    let aliases = |field: &str, of: &str| format!("[\"intrinsic_metadata.{field}\",[\"request\",\"{of}\"]],");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/programs/features.json");
+    let given = std::fs::read_to_string(path).unwrap();
+    let begin = "\"field_aliases\":[";
+    let added = format!("{begin}{}{}", aliases("lane", "index"), aliases("lane_weight", "value"));
+    let with_lanes = given.replacen(begin, &added, 1);
+    assert_ne!(with_lanes, given);
+    let program = Arc::new(Program::load(with_lanes.as_bytes()).unwrap());
+    let shared = Arc::new(Shared::new(&program));
+    let outbox = Outbox { packet_ins: bounded(1).0, digests: bounded(1).0 };
+    let ports = vec![Port::new(1, None, 1), Port::new(2, Some(wire(8_000_000)), 1)];
+    let mut switch = Switch::new(ports, Pool::new(2048, 64), None, 8, outbox, 1);
+    switch.commit(Box::new(Machine::new(&program, shared, 1)));
+    // Kind 0x14: the low three bits of the second byte are the priority. 8 and 16 are lanes of queue 0, 72 is none, and 15 is
+    // queue 7.
+    for (number, index) in [8u8, 8, 8, 8, 8, 8, 16, 16, 72, 15].into_iter().enumerate() {
+        let weight = if index == 8 { 2u32 } else { 1 };
+        let mut packet = switch.pool.take().unwrap();
+        let request = [&[0x14, index][..], &weight.to_be_bytes(), &[0, 0, number as u8], &[0; 977]].concat();
+        packet.frame.set(&request);
+        switch.receive(1, packet, 0);
+    }
+    assert_eq!(switch.drops.no_queue.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let mut out = Vec::new();
+    while let Some(at) = switch.deadline() {
+        switch.serve(at);
+        switch.send(|_, port| out.extend(port.output.iter().map(|packet| packet.frame.bytes()[22])));
+    }
+    assert_eq!(out.len(), 9);
+    assert_eq!(out[0], 9);
+    let lane_of = |number: &u8| if *number < 6 { 8 } else { 16 };
+    // Twice as many of the first, in the order in which they came.
+    assert_eq!(out[1..].iter().filter(|number| lane_of(number) == 8).count(), 6);
+    assert!(out[1..5].iter().filter(|number| lane_of(number) == 16).count() <= 2, "{out:?}");
+    let read = |lane| switch.ports[1].cells.queues[place(lane).unwrap()].read().sent_packets;
+    assert_eq!((read(8), read(16)), (6, 2));
+}
