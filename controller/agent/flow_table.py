@@ -31,6 +31,10 @@ SMALL_BURST = 576
 a fair share is less than what counts as sparse in any case, only such packets go ahead: what a packet costs those
 behind it is its time on the link. 576 is what every host takes (RFC 791)."""
 
+HELD_ABOVE = 1.2
+"""A station's limit that is the rate of its queue, too, is held by drops from so many times the limit on: what a queue
+sends at its rate arrives at that rate, once its senders have found it."""
+
 MAX_THINNED = 0.25
 """Largest part that a thinned flow loses: p_Cmax of RFC 9332 (appendix A.1), the bound of drops of what is not
 ECN-capable."""
@@ -106,6 +110,8 @@ class FlowTable:
         """Places of the sender's and of the receiver's station."""
         self._limits = np.zeros((2, SLOTS))
         """In bytes/s; 0: none."""
+        self._queued = np.zeros(SLOTS, bool)
+        """Stations whose limits are the rates of queues of their own."""
         self._used = np.zeros((2, SLOTS, 2), np.int64)
         """Packets and bytes of each station, up and down."""
         self._least_sparse_rate = np.zeros(FLOWS_SIZE)
@@ -215,22 +221,23 @@ class FlowTable:
         self._slots[:, index] = sender, receiver
         self.station[index], self.station_weight[index] = station, weight
 
-    def set_limits(self, slot: int, down: float, up: float) -> None:
-        """Limit the rates of all flows of a station together, in bytes/s; 0: no limit."""
+    def set_limits(self, slot: int, down: float, up: float, queued: bool = False) -> None:
+        """Limit all flows of a station together, in bytes/s; 0: no limit. `queued`: its own queues keep them."""
         if slot != NOBODYS:
             self._limits[DOWN, slot], self._limits[UP, slot] = down, up
+            self._queued[slot] = queued
 
     def clear(self, slots: Numbers) -> None:
         """Free these places for other stations."""
         self._used[:, slots] = 0
-        self._limits[:, slots] = 0.0
+        self._limits[:, slots], self._queued[slots] = 0.0, False
         gone = np.zeros(SLOTS, bool)
         gone[slots] = True
         self._slots[gone[self._slots]] = NOBODYS
 
     def take_over(self, before: "FlowTable") -> None:
         """Take usage and limits of the same stations over from an earlier table."""
-        self._used, self._limits = before._used, before._limits
+        self._used, self._limits, self._queued = before._used, before._limits, before._queued
 
     def station_rates(self) -> Floats:
         """Return the rates of all flows of each place together, up and down, in bytes/s."""
@@ -257,17 +264,18 @@ class FlowTable:
         """Hold flows to their station's limit: all flows of a station that asks for more lose the same part.
 
         A sender that answers to loss asks for less, and one that does not is cut to the limit. None of these flows
-        goes ahead as sparse with more than its least sparse rate."""
-        held = np.zeros(at.size)
+        goes ahead as sparse with more than its least sparse rate, past the limit of a queue."""
+        held, has = np.zeros(at.size), np.zeros(at.size, bool)
         for way in (UP, DOWN):
             slots = self._slots[way, at]
             limits = self._limits[way, slots]
             if limits.any():
                 asked = np.bincount(slots, self.rates.value[at], minlength=SLOTS)[slots]
-                above = 1 - limits / np.maximum(asked, 1e-9)
+                kept = np.where(self._queued[slots], HELD_ABOVE * limits, limits)
+                above = 1 - kept / np.maximum(asked, 1e-9)
                 held = np.maximum(held, np.where(limits > 0, np.clip(above, 0.0, 1.0), 0.0))
+                has |= (limits > 0) & ((asked > limits) | self._queued[slots])
         self.held[at] = held
-        has = held > 0
         if has.any():
             of = at[has]
             self.crowded[of], self.thinned[of] = True, False

@@ -15,7 +15,6 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 from finsy.proto import p4r, rpc_code
@@ -37,6 +36,7 @@ from .program import (
     PARAM_FEEDBACK,
     PARAM_FLOW_CLASS,
     PARAM_SCALABLE,
+    Encodable,
     Program,
     canonical,
     class_index,
@@ -130,8 +130,9 @@ class Loop:
         self._quiet: deque[Flow] = deque()
         self._turn_credit = self._quiet_credit = 0.0
         self._to_write: dict[int, None] = {}
-        self._written: dict[Key, tuple[int, bool]] = {}
-        """Feedback entries in the switch: 16 bits, and whether they only mark."""
+        self._written: dict[Key, tuple[int, int]] = {}
+        """Feedback entries in the switch: 16 bits, and of a class whether it only marks, of a port the depth from which
+        it counts."""
         self._releasing = False
         self.configure()
         self.forget_meters()
@@ -139,16 +140,14 @@ class Loop:
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
         """Resume from the feedback entries that the switch has; return the updates that fix them."""
         updates = []
-        of_ports = self._program.schema.tables["port_feedback"].id
+        of_ports, above = self._program.schema.tables["port_feedback"].id, self._program.measures_lanes
         for entry in entries:
             port, *of_class, ecn = (int.from_bytes(field.exact.value) for field in entry.match)
-            feedback, *mark_only = (int.from_bytes(param.value) for param in entry.action.action.params)
-            if port not in self.ports:
+            feedback, *also = (int.from_bytes(param.value) for param in entry.action.action.params)
+            if port not in self.ports or len(also) != int(above or entry.table_id != of_ports):
                 updates.append(p4r.Update(type=p4r.Update.DELETE, entity=p4r.Entity(table_entry=entry)))
-            elif entry.table_id == of_ports:
-                self._written[port, None, ecn] = feedback, False
             else:
-                self._written[port, of_class[0], ecn] = feedback, bool(mark_only[0])
+                self._written[port, of_class[0] if of_class else None, ecn] = feedback, also[0] if also else 0
         return updates
 
     def forget_meters(self) -> None:
@@ -319,7 +318,7 @@ class Loop:
                 for class_id in range(CLASSES)
                 if (number, class_id, ECT0) in self._written
             }
-            value, _ = self._written.get((number, None, ECT0), (0, False))
+            value, _ = self._written.get((number, None, ECT0), (0, 0))
             regulator.resume(value / 65535, of_classes)
 
     def _taken_back(self) -> list[Change]:
@@ -481,25 +480,33 @@ class Loop:
     def _changed(self, key: Key, feedback: float) -> list[Change]:
         """Return the update of a port's or class's feedback, if it changed by a step or became 0."""
         value = quantise(feedback)
-        before, marking_only = self._written.get(key, (0, None))
-        mark_only = key[1] is not None and self._config.ncr.mark_only
-        same = mark_only == bool(marking_only)
+        before, also = self._written.get(key, (0, 0))
+        same = also == self._also(key) or (key[1] is None and value == before == 0)
         if same and abs(value - before) < self._step(key, before) and not (value == 0 and before):
             return []
         return [self._entry(key, value)]
+
+    def _also(self, key: Key) -> int:
+        """Return what an entry has in addition to its feedback."""
+        port, class_id, ecn = key
+        if class_id is not None:
+            return int(self._config.ncr.mark_only)
+        # Scalable senders keep a queue of their own short, whoever made that of the bulk.
+        return self.ports[port].standing_depth if self._program.measures_lanes and ecn != ECT1 else 0
 
     def _entry(self, key: Key, value: int) -> Change:
         """Return the update that writes the feedback of a port, or of a class of it; the first inserts the entry."""
         update = self._entries.get(key)
         if update is None:
-            update = self._entries[key] = self._program.update(p4r.Update.INSERT, feedback_entry(key))
-        mark_only = key[1] is not None and self._config.ncr.mark_only
+            entry = feedback_entry(key, self._program.measures_lanes)
+            update = self._entries[key] = self._program.update(p4r.Update.INSERT, entry)
+        also = self._also(key)
         update.type = p4r.Update.MODIFY if key in self._written else p4r.Update.INSERT
         params = update.entity.table_entry.action.action.params
         params[0].value = canonical(value)
-        if key[1] is not None:
-            params[1].value = canonical(int(mark_only))
-        self._written[key] = value, mark_only
+        if len(params) > 1:
+            params[1].value = canonical(also)
+        self._written[key] = value, also
         return key, update
 
     def _queue_meters(self, port: int, rates: dict[int, float]) -> list[Change]:
@@ -535,10 +542,12 @@ class Loop:
         return changes
 
 
-def feedback_entry(key: Key) -> Any:
-    """Return a feedback entry; the loop puts the values in."""
+def feedback_entry(key: Key, above: bool = False) -> Encodable:
+    """Return a feedback entry; the loop puts the values in. `above`: one of a port counts from a depth on."""
     port, class_id, ecn = key
     match: dict[str, object] = {"egress_port": port, "ecn": ecn}
+    if class_id is None and above:
+        return table_entry("port_feedback", match, "add_port_feedback_above", feedback=0, depth=0)
     if class_id is None:
         return table_entry("port_feedback", match, "add_port_feedback", feedback=0)
     match["class_id"] = class_id

@@ -145,6 +145,10 @@ class Program:
         """True when the target ages flows; else their counters tell which have ended."""
         self.has_scalable_queue = self.schema.tables.get(STEP_TABLE) is not None
         """True when the data plane keeps a scalable flow in one queue and marks packets that waited too long there."""
+        self.lanes = self.target.lanes if self.schema.actions.get("known_station") is not None else 0
+        """Lanes that stations may have on each port."""
+        self.measures_lanes = self.schema.actions.get("add_port_feedback_above") is not None
+        """True when the data plane can spare the bulk of who has no queue."""
         self.tables = (*TABLES, STEP_TABLE) if self.has_scalable_queue else TABLES
         self._flow_templates = {version: self._flow_template(version) for version in FLOW_TABLES}
 

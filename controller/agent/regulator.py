@@ -22,6 +22,9 @@ from .queue_meters import queue_rates
 MIN_SHARED = 0.01
 """Part of the capacity that is shared in any case, however much group traffic there is."""
 
+MIN_STANDING = 2
+"""Packets that the bulk of a station may have waiting, beside others', before it counts as a queue."""
+
 NOBODY = np.zeros(0, np.int64)
 
 CLASSES = 8
@@ -128,6 +131,9 @@ class PortRegulator:
         self.largest_flow_feedback = 0.0
         self.fair_sparse = 0.0
         """Bytes/s of flows that go ahead within their fair share."""
+        self.standing_depth = 0
+        """Packets from which on a station's bulk counts as a queue, where each has a queue of its own; 0: all bulk is
+        one station's."""
 
     @property
     def delay(self) -> float:
@@ -247,6 +253,13 @@ class PortRegulator:
         rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
         return rates
 
+    def _standing_depth(self, stations: int) -> int:
+        """Return the packets from which on the bulk of one of so many stations counts as a queue: half its part of q*,
+        as the queue of all is one to share from half of q* on."""
+        if stations < 2:
+            return 0
+        return max(MIN_STANDING, round(BUSY_QUEUE * self.target / stations / FULL_FRAME))
+
     def _share_among_classes(
         self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats
     ) -> None:
@@ -324,5 +337,6 @@ class PortRegulator:
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
                 table.thin(flows, fair, np.array(of_class_too))
         table.apply_limits(flows)
+        self.standing_depth = self._standing_depth(np.unique(table.station[flows[elastic > 0]]).size)
         self.fair_sparse = table.fair_sparse_rate(flows)
         self.largest_flow_feedback = float(feedback.max(initial=0.0))

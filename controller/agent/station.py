@@ -29,6 +29,8 @@ class Station:
     """Time at which the switch last had its entries, by the event loop's clock."""
     blocked: bool = False
     """True when its entry drops what is sent to it."""
+    lane: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Its lane in its entries, with weight and rates up and down; 0: none."""
 
     @property
     def address(self) -> str:
@@ -39,3 +41,8 @@ class Station:
 def station_number(mac: int, outer_vid: int, inner_vid: int) -> int:
     """Return a number for an address in its VLAN; these numbers are in the order of addresses."""
     return mac << 24 | outer_vid << 12 | inner_vid
+
+
+def station_mac(number: int) -> int:
+    """Return the address in a station's number."""
+    return number >> 24

@@ -13,6 +13,7 @@ change: those between other ports are other flows, and the former ones go idle. 
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,9 +24,12 @@ from finsy.proto import p4r
 from ..config import AccessPointConfig
 from .connection import Connection
 from .contests import MAX_PATIENCE, Contests
+from .lanes import Lanes, are_used, rate, weight
 from .program import Program, digest_members, table_entry
 from .refusals import LOCKED, MOVES, PORT, SWITCH, TABLE, UPLINK, Refusals
-from .station import Station, format_mac, station_number
+from .station import Station, format_mac, station_mac, station_number
+
+LOG = logging.getLogger(__name__)
 
 STATIONS_SIZE = 4096
 """Size of `learn` and `forward`."""
@@ -35,6 +39,10 @@ RETIMED_PER_WRITE = 64
 
 LOST_SECONDS = 1.0
 """As `flows.LOST_SECONDS`."""
+
+LaneParams = tuple[int, int, int, int]
+"""A lane, its weight, and its rates up and down in kbit/s; as in the entries."""
+NO_LANE = 0, 0, 0, 0
 
 MOVES_SECONDS = MAX_PATIENCE
 """Seconds in which moves are counted: M of RFC 7432, section 15.1."""
@@ -55,6 +63,8 @@ class Stations:
         self.ask: Callable[[int, tuple[int, int, int]], None] = lambda mac, place: None
         """Called with a MAC address, and its port and VLAN, when a contest is opened: to have the host there speak."""
         self.contests = Contests()
+        self.lanes = Lanes(program.lanes)
+        self._told_of_sharing = False
         self._idle_timeout = config.station_idle_timeout
         """Idle timeout of the entries that were written."""
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
@@ -65,6 +75,7 @@ class Stations:
         self.at.clear()
         self._by_port.clear()
         self.contests.clear()
+        self.lanes.clear()
         self._idle_timeout = self._config.station_idle_timeout
 
     def adopt(self, entries: Iterable[p4r.TableEntry]) -> list[p4r.Update]:
@@ -84,12 +95,14 @@ class Stations:
             forward = forwards.get((mac, outer_vid, inner_vid))
             goes_to = None if forward is None else egress_port(forward)
             is_there = goes_to in (port, self._program.target.nowhere) and self._config.port(port)
-            if not is_there or self._locked(mac) not in (None, port):
+            if forward is None or not is_there or self._locked(mac) not in (None, port):
                 updates.append(_delete(entry))
                 continue
             del forwards[mac, outer_vid, inner_vid]
             station = Station(mac, outer_vid, inner_vid, port, time.time(), blocked=goes_to != port)
+            station.lane = lane_of(entry, forward)
             self.by_number[station_number(mac, outer_vid, inner_vid)] = station
+            self.lanes.keep(station_number(mac, outer_vid, inner_vid), station.lane[0])
             self._arrive(station)
             if entry.idle_timeout_ns != idle:
                 entry.idle_timeout_ns = idle
@@ -119,9 +132,9 @@ class Stations:
         if moves and self._locked(mac) is None and not await self._settle(connection, known, contested, goal, now):
             return
         stays = known is not None and known.port == goal
-        blocked = self._blocked(mac)
-        forward = self._forward(mac, *vlan, goal, blocked)
-        learn = self._known_source(mac, *vlan, goal)
+        blocked, lane = self._blocked(mac), self._lane(mac, place, goal)
+        forward = self._forward(mac, *vlan, goal, blocked, lane)
+        learn = self._learned(mac, *vlan, goal, lane)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
         if known is not None and not stays:
             # First the old entry: in a full table there is no room for another one.
@@ -134,6 +147,8 @@ class Stations:
                 # Its port is unknown now: packets to it are flooded, and it is learned when there is room.
                 self._forget(known)
                 await connection.write_existing([self._update(p4r.Update.DELETE, forward_entry(mac, *vlan))])
+            else:
+                self.lanes.free(place)
             return
         if known is None:
             known = self.by_number[place] = contested or Station(mac, *vlan, goal, time.time())
@@ -145,10 +160,12 @@ class Stations:
             self._note_move(known, goal, now)
             known.port, known.moves = goal, known.moves + 1
             self._arrive(known)
-        known.confirmed, known.blocked = now, blocked
+        known.confirmed, known.blocked, known.lane = now, blocked, lane
 
     def _forget(self, known: Station) -> None:
-        del self.by_number[station_number(known.mac, known.outer_vid, known.inner_vid)]
+        place = station_number(known.mac, known.outer_vid, known.inner_vid)
+        del self.by_number[place]
+        self.lanes.free(place)
         self._leave(known)
 
     def _arrive(self, station: Station) -> None:
@@ -164,10 +181,42 @@ class Stations:
             del self.at[place]
         self.changed()
 
-    def _forward(self, mac: int, outer_vid: int, inner_vid: int, port: int, blocked: bool) -> fy.P4TableEntry:
+    def _forward(
+        self, mac: int, outer_vid: int, inner_vid: int, port: int, blocked: bool, lane: LaneParams
+    ) -> fy.P4TableEntry:
         nowhere = self._program.target.nowhere
         to = nowhere if blocked and nowhere is not None else port
-        return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
+        number, weight, _, down = lane
+        if not number:
+            return forward_entry(mac, outer_vid, inner_vid, "forward_to", egress_port=to)
+        params = {"egress_port": to, "lane": number, "weight": weight, "rate": down}
+        return forward_entry(mac, outer_vid, inner_vid, "forward_to_station", **params)
+
+    def _learned(self, mac: int, outer_vid: int, inner_vid: int, port: int, lane: LaneParams) -> fy.P4TableEntry:
+        number, weight, up, _ = lane
+        if number:
+            entry = learn_entry(mac, outer_vid, inner_vid, port, "known_station", lane=number, weight=weight, rate=up)
+        else:
+            entry = learn_entry(mac, outer_vid, inner_vid, port, "known_source")
+        entry.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
+        return entry
+
+    def _lane(self, mac: int, place: int, port: int) -> LaneParams:
+        """Return the lane that a station has behind this port, with its weight and its rates up and down."""
+        if self._is_uplink(port) or not are_used(self._config) or not self._program.lanes:
+            self.lanes.free(place)
+            return NO_LANE
+        settings = self._config.station(format_mac(mac))
+        limits = settings.limit_up_bps, settings.limit_down_bps
+        lane = self.lanes.take(place, limits != (None, None))
+        if self.lanes.is_shared(lane) and not self._told_of_sharing:
+            self._told_of_sharing = True
+            text = "%s: more than %d stations are known: some share a queue, and its part of a full link"
+            LOG.warning(text, self._config.name, self._program.lanes, extra={"access_point": self._config.name})
+        if not lane:
+            return NO_LANE
+        up, down = (rate(limit) if self.lanes.is_alone(place) else 0 for limit in limits)
+        return lane, weight(settings), up, down
 
     async def sync(self, connection: Connection) -> None:
         """Apply settings: forget a station that is locked to another port or behind one that was removed, drop what is
@@ -179,24 +228,26 @@ class Stations:
             if known.port not in ports or self._locked(known.mac) not in (None, known.port):
                 self._forget(known)
                 await self._take_back(connection, known)
-            elif self._blocked(known.mac) != known.blocked:
-                blocked = not known.blocked
-                forward = self._forward(*where, known.port, blocked)
-                await connection.write_existing([self._update(p4r.Update.MODIFY, forward)])
-                known.blocked = blocked
+                continue
+            blocked, lane = self._blocked(known.mac), self._lane(known.mac, station_number(*where), known.port)
+            if (blocked, lane) != (known.blocked, known.lane):
+                forward = self._forward(*where, known.port, blocked, lane)
+                updates = [self._update(p4r.Update.MODIFY, forward)]
+                if lane != known.lane and not retimed:
+                    updates.append(self._update(p4r.Update.MODIFY, self._learned(*where, known.port, lane)))
+                known.blocked, known.lane = blocked, lane
+                self.changed()
+                await connection.write_existing(updates)
         for start in range(0, len(retimed), RETIMED_PER_WRITE):
             part = [known for known in retimed[start : start + RETIMED_PER_WRITE] if self._is_known(known)]
-            learned = [self._known_source(known.mac, known.outer_vid, known.inner_vid, known.port) for known in part]
-            await connection.write_existing([self._update(p4r.Update.MODIFY, learn) for learn in learned])
+            await connection.write_existing([self._update(p4r.Update.MODIFY, self._retimed(known)) for known in part])
         self._idle_timeout = idle
 
     def _is_known(self, station: Station) -> bool:
         return self.by_number.get(station_number(station.mac, station.outer_vid, station.inner_vid)) is station
 
-    def _known_source(self, mac: int, outer_vid: int, inner_vid: int, port: int) -> fy.P4TableEntry:
-        entry = learn_entry(mac, outer_vid, inner_vid, port, "known_source")
-        entry.idle_timeout_ns = round(self._config.station_idle_timeout * 1e9)
-        return entry
+    def _retimed(self, station: Station) -> fy.P4TableEntry:
+        return self._learned(station.mac, station.outer_vid, station.inner_vid, station.port, station.lane)
 
     async def _take_back(self, connection: Connection, known: Station) -> None:
         where = known.mac, known.outer_vid, known.inner_vid
@@ -279,6 +330,10 @@ class Stations:
         text = "station %s is behind the uplink (port %d), not learned behind %d"
         self.refused.add(UPLINK, text, known.address, known.port, port)
 
+    def keeps_limits(self, mac: int) -> bool:
+        """Return True when the limits of a station are the rates of a queue of its own."""
+        return any(station_mac(number) == mac for number in self.lanes.alone())
+
     def _is_uplink(self, number: int) -> bool:
         port = self._config.port(number)
         return port is not None and port.role == "uplink"
@@ -319,7 +374,9 @@ class Stations:
         return self._program.update(kind, entry)
 
 
-def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None) -> fy.P4TableEntry:
+def learn_entry(
+    mac: int, outer_vid: int, inner_vid: int, port: int, action: str | None = None, **params: int
+) -> fy.P4TableEntry:
     """Return an entry of `learn`, or with no action its key."""
     match: dict[str, object] = {
         "src_addr": mac,
@@ -327,7 +384,7 @@ def learn_entry(mac: int, outer_vid: int, inner_vid: int, port: int, action: str
         "outer_vid": outer_vid,
         "inner_vid": inner_vid,
     }
-    return table_entry("learn", match, action)
+    return table_entry("learn", match, action, **params)
 
 
 def forward_entry(
@@ -341,6 +398,12 @@ def forward_entry(
 def egress_port(forward: p4r.TableEntry) -> int:
     """Return the port that an entry of `forward` sends packets to."""
     return int.from_bytes(forward.action.action.params[0].value)
+
+
+def lane_of(learn: p4r.TableEntry, forward: p4r.TableEntry) -> LaneParams:
+    """Return the lane in the entries of a station, with its weight and its rates up and down."""
+    up, down = ([int.from_bytes(param.value) for param in entry.action.action.params] for entry in (learn, forward))
+    return (up[0], up[1], up[2], down[3]) if len(up) == 3 and len(down) == 4 else NO_LANE
 
 
 def _delete(entry: p4r.TableEntry) -> p4r.Update:

@@ -26,6 +26,8 @@ class Target:
     nowhere: int | None = 511
     """An egress port from which nothing leaves: what `mark_to_drop` asks for. None: there is none."""
     ports = "1 to 509"
+    lanes = 64
+    """Lanes of a port: parts of its bulk that share by weight. BMv2 has none, and takes all bulk for one queue."""
 
     def is_port(self, number: int) -> bool:
         """Return True when a port of the access point can have this number."""
@@ -68,6 +70,7 @@ class Tofino(Target):
     title = "Tofino 1 (TNA)"
     cpu_port = 320
     nowhere = None
+    lanes = 24
     ports = "the dev ports 0 to 63 of each pipe: 0 to 63, 128 to 191, 256 to 319, 384 to 447"
 
     PIPE_PORTS = 128

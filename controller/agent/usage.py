@@ -95,13 +95,18 @@ class Usage:
         config = self._config
         self._others = config.station(None)
         self._settings = {int(address.replace(":", ""), 16): config.station(address) for address in config.stations}
-        for mac in {*self._slots, *self._settings}:
-            self._limit(self._slot(mac), mac)
+        self._limit_all()
         self.changed.set()
 
+    def _limit_all(self) -> None:
+        for mac in {*self._slots, *self._settings}:
+            self._limit(self._slot(mac), mac)
+
     def _limit(self, slot: int, mac: int) -> None:
+        """Set the limits of a station, which may be those of its queues."""
         station = self._settings.get(mac, self._others)
-        self.table.set_limits(slot, (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8)
+        limits = (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8
+        self.table.set_limits(slot, *limits, self._stations.keeps_limits(mac))
 
     def use(self, table: FlowTable) -> None:
         """Use the new table of the loop, which has restarted."""
@@ -169,6 +174,7 @@ class Usage:
             await self.changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
             self.changed.clear()
+            self._limit_all()
             for start, flow in enumerate([*self._flows.values()]):
                 if self._flows.get(flow.index) is flow:
                     self._resolve(flow)
