@@ -245,6 +245,18 @@ struct metadata_t {
     class_t      class_id;
     // Set by `classify`, `ack`, `own_data`, `queue_meter`, `demote`; the architecture's queue, 7 served first.
     queue_t      queue;
+    // These three are set by `forward` or `learn`: a lane of queue 0 and what it gets of it; read by the architecture, where
+    // it has lanes, and by `lanes`.
+    @alias("intrinsic_metadata.lane")
+    lane_t       lane;
+    @alias("intrinsic_metadata.lane_weight")
+    weight_t     lane_weight;
+    @alias("intrinsic_metadata.lane_rate")
+    rate_t       lane_rate;
+    // Set by `port_feedback` for who is above a depth, and by `lanes` the depth of its lane; read by `mark`.
+    feedback_t   standing_feedback;
+    bit<19>      standing_depth;
+    bit<19>      lane_depth;
     // Set by `queue_meter` and `demote`: above its queue's meter, so it waits with the bulk; read by `own_data` and the holds.
     bit<1>       demoted;
     // Set by `classify`, `queue_meter`, `demote`: feedback applies; read by `mark`.

@@ -48,6 +48,9 @@
 #define ACTION_MARK_ABOVE         0x0100001B   // v1model
 #define ACTION_CONNECTION_BOUNDARY 0x0100001C
 #define ACTION_BARE_BOUNDARY 0x0100001D
+#define ACTION_KNOWN_STATION 0x0100001E
+#define ACTION_FORWARD_TO_STATION 0x0100001F
+#define ACTION_ADD_PORT_FEEDBACK_ABOVE 0x01000020   // v1model
 
 // Counters (0x12), direct counters (0x13), meters (0x14), direct meters (0x15), registers (0x16): v1model's; those of
 // TNA have ids of p4c's own making, so a controller goes by the names in the P4Info.
@@ -82,6 +85,7 @@
 #define REGISTER_OWN_LEFT         0x16000018
 #define REGISTER_OWN_FIRST        0x16000019
 #define REGISTER_WINDOW_SCALE     0x1600001A
+#define REGISTER_LANE_DEPTH       0x1600001B
 
 // Sizes
 #define PORTS_SIZE     512     // every value of a 9-bit port
@@ -92,6 +96,7 @@
 #define CLASSES_SIZE   4096    // port x class, also port x queue
 #define ECN_SIZE       4       // every value of the ECN field
 #define SCALES_SIZE    65536   // connections whose window scale is remembered
+#define LANES_SIZE     65536   // port x lane
 
 // Well-known values; CPU_PORT and FLOWS_IPV6_SIZE are the architecture's (its externs.p4).
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point
@@ -102,6 +107,9 @@ typedef bit<9>  port_t;
 typedef bit<48> mac_t;
 typedef bit<3>  class_t;
 typedef bit<3>  queue_t;      // 7 is served first
+typedef bit<7>  lane_t;       // a part of queue 0, which shares with the others by weight; 0: none
+typedef bit<16> weight_t;
+typedef bit<32> rate_t;       // kbit/s; 0: unlimited
 typedef bit<16> feedback_t;   // a probability: 0 never, 65535 always
 const feedback_t FEEDBACK_ALWAYS = 65535;
 typedef bit<16> flow_index_t;

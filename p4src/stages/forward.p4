@@ -13,6 +13,16 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
         meta.unicast = 1;
     }
 
+    // Its bulk waits in the lane of who gets it, within the rate that the station may receive with.
+    @id(ACTION_FORWARD_TO_STATION)
+    action forward_to_station(@id(1) port_t egress_port, @id(2) lane_t lane, @id(3) weight_t weight, @id(4) rate_t rate) {
+        meta.egress_port = egress_port;
+        meta.unicast = 1;
+        meta.lane = lane;
+        meta.lane_weight = weight;
+        meta.lane_rate = rate;
+    }
+
     @id(ACTION_FLOOD)
     action flood() {
         meta.egress_port = GROUP_PORT;
@@ -26,7 +36,7 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
             meta.outer_vid: exact @id(2) @name("outer_vid");
             meta.inner_vid: exact @id(3) @name("inner_vid");
         }
-        actions = { forward_to; flood; }
+        actions = { forward_to; forward_to_station; flood; }
         const default_action = flood();
         size = STATIONS_SIZE;
     }

@@ -80,6 +80,11 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         if (meta.regulated == 1 && meta.spared == 0) {
+#ifdef MEASURES_LANES
+            if (meta.queue != 0 || meta.lane_depth >= meta.standing_depth) {
+                meta.total = meta.total |+| meta.standing_feedback;
+            }
+#endif
             class_feedback.apply();
             if (meta.total == FEEDBACK_ALWAYS) {
                 mark.apply();

@@ -88,6 +88,28 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
         size = 2;
     }
 
+    @hidden
+    action to_lane() {
+        for_tm.qid = (QueueId_t)meta.stages.lane[4:0] + 7;
+    }
+
+    @hidden
+    action to_bulk() {
+        for_tm.qid = 0;
+    }
+
+    // Lane 1 is queue 8.
+    @hidden
+    table lane_queue {
+        key = { meta.stages.lane: ternary; }
+        actions = { to_bulk; to_lane; }
+        const default_action = to_lane();
+        const entries = {
+            0: to_bulk();
+        }
+        size = 1;
+    }
+
     apply {
         now = (int<32>)intrinsic.ingress_mac_tstamp[39:8];
         random_number = random.get();
@@ -143,7 +165,11 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                         }
                         QueueMeter.apply(meta.stages);
                         Mark.apply(hdr.wire, meta.stages);
-                        for_tm.qid = (QueueId_t)(bit<5>)meta.stages.queue;
+                        if (meta.stages.queue == 0) {
+                            lane_queue.apply();
+                        } else {
+                            for_tm.qid = (QueueId_t)(bit<5>)meta.stages.queue;
+                        }
                         if (meta.stages.drop == 1) {
                             dropped.count(meta.stages.egress_port ++ meta.stages.class_id);
                             for_deparser.drop_ctl = 1;

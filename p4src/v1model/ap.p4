@@ -25,6 +25,7 @@
 #include "v1model/ack_filter.p4"
 #include "v1model/window_scale.p4"
 #include "v1model/own_data.p4"
+#include "v1model/lanes.p4"
 #include "v1model/gate.p4"
 #include "stages/prune.p4"
 #include "v1model/step.p4"
@@ -106,6 +107,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         ScalableHold.apply(meta, standard_metadata.ingress_global_timestamp);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
+        LaneDepth.apply(meta);
         Mark.apply(hdr, meta);
         if (meta.drop == 1) {
             dropped.count((bit<32>)index);
@@ -163,6 +165,7 @@ control ApEgress(inout headers_t hdr, inout metadata_t meta, inout standard_meta
             PacketIn.apply(hdr, meta);
             return;
         }
+        LaneLeave.apply(meta, standard_metadata.egress_port, standard_metadata.deq_qdepth);
         GateRelease.apply(meta, standard_metadata.egress_global_timestamp);
         Prune.apply(meta, standard_metadata.egress_port);
         if (meta.drop == 1) {

@@ -28,6 +28,8 @@ const color_t COLOR_GREEN = 0;
 #define FLOODS_NO_NEIGHBOUR
 // `window_scale` does.
 #define READS_WINDOW_SCALE
+// `lanes` does.
+#define MEASURES_LANES
 // A stage behind the meter of a queue can still see who was turned away there.
 #define DEMOTED_IS_REGULATED
 
