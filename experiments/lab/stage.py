@@ -135,7 +135,7 @@ class Stage:
         self._count = itertools.count()
         self._programs: list[Program] = []
         self._flows: list[tuple[Flow, traffic.Transfer, list[str]]] = []
-        self._probe: traffic.Probe | None = None
+        self._probes: list[traffic.Probe] = []
         self._over = False
         parts = len(scene.traffic) + len(lab.stations)
         self.started = time.time() + WARM_UP + WARM_UP_EACH * parts + scene.early
@@ -217,12 +217,14 @@ class Stage:
         self.sample(max(0.0, self.now()), "streams", float(flow.streams), source=flow.name)
         made.begin(seconds)
 
-    def probe(self, station: int) -> None:
-        """Probes the round trip from now to the end."""
-        seconds = self.seconds + self.started - time.time()
-        self._probe = traffic.Probe(
-            self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed
-        )
+    def probe(self, station: int, source: str = "") -> None:
+        """Probes the round trip from now to the end; samples are of `source`."""
+        seconds, before = self.seconds + self.started - time.time(), len(self._probes)
+        made = traffic.Probe(
+            self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed + before,
+            source, traffic.PROBE_PORT + before,
+        )  # fmt: skip
+        self._probes.append(made)
 
     # For the runner.
 
@@ -281,8 +283,8 @@ class Stage:
         return by_direction(list(self.samples), ways, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
-        # The probe's timers if it has any answer: a queue may hold all of its packets.
-        late = (self._probe.late if self._probe else []) or late
+        # The probes' timers if they have any answer: a queue may hold all of their packets.
+        late = [each for probe in self._probes for each in probe.late] or late
         realtime = os.sched_getscheduler(0) == os.SCHED_RR
         machine, problems = selfcheck.check_machine(load, late, realtime)
         radios = {} if isinstance(self.lab, PathLab) else self.lab.radio_drops()
@@ -304,7 +306,7 @@ class Stage:
             if count
         ]
         problems += self.problems
-        unanswered = self._probe.unanswered if self._probe else None
+        unanswered = sum(probe.unanswered for probe in self._probes) if self._probes else None
         self.report = {
             "realtime": realtime,
             **machine,
@@ -339,13 +341,16 @@ def start_of(flow: Flow, seed: int, scale: float) -> float:
 
 
 def empty_pings(samples: list[Sample], end: float = 0.0) -> list[float]:
-    """Round trips (ms) of the probe before `end` (s of the clock), when nobody else sends.
+    """Round trips (ms) of the probes before `end` (s of the clock), when nobody else sends.
 
-    Probes of before the first answer are left out: they waited for the path, whose addresses were not known yet.
+    Those that a source sent before its first answer are left out: they waited for the path, whose addresses were not
+    known yet.
     """
     before = [s for s in samples if s.quantity == "ping_ms" and s.time < end]
-    first_answer = min((s.time + s.value / 1000 for s in before), default=0.0)
-    return [s.value for s in before if s.time >= first_answer]
+    answers: dict[str, float] = {}
+    for sample in before:
+        answers[sample.source] = min(sample.time + sample.value / 1000, answers.get(sample.source, end))
+    return [s.value for s in before if s.time >= answers[s.source]]
 
 
 def put_first() -> None:

@@ -149,7 +149,7 @@ class Transfer:
 
 
 class Probe:
-    """The round-trip probe between two hosts."""
+    """A round-trip probe between two hosts."""
 
     def __init__(
         self,
@@ -160,16 +160,20 @@ class Probe:
         started: float,
         seconds: float,
         seed: int | None = None,
+        source: str = "",
+        port: int = PROBE_PORT,
     ) -> None:
-        """asker, reflector: hosts; `address` is the reflector's. samples: where new ones go. started: as a
-        transfer's. seed: of the times at which it asks; None: others each time."""
+        """asker, reflector: hosts; `address` is the reflector's. samples: where new ones go, of `source`. started: as
+        a transfer's. seed: of the times at which it asks; None: others each time. port: one for each probe of a
+        reflector."""
         self._samples = samples
+        self._source = source
         self._started = started
         self.late: list[float] = []  # s
         self._answered: set[int] = set()
         self._due = round((seconds - GRACE) * PER_SECOND)
         module = [sys.executable, "-m", "accesspoint.experiments.lab.probe"]
-        words = [address, str(PROBE_PORT)]
+        words = [address, str(port)]
         self._reflector = popen(reflector, [*module, "reflect", *words])
         self._process = popen(asker, [*module, "send", *words, str(seconds), *([] if seed is None else [str(seed)])])
         Reader(self._process, self._take)
@@ -182,7 +186,7 @@ class Probe:
         self._answered.add(int(fields[0]))
         self.late.append(late)
         for quantity, value in (("ping_ms", rtt), ("delay_up_ms", up), ("delay_down_ms", down)):
-            self._samples.append(Sample(sent - self._started, quantity, value * 1e3))
+            self._samples.append(Sample(sent - self._started, quantity, value * 1e3, source=self._source))
 
     @property
     def unanswered(self) -> int:

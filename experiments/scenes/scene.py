@@ -140,12 +140,13 @@ class Walk:
 @dataclass(frozen=True)
 class Probe:
     """A round-trip probe between a station and the server, 20 times a second: samples `ping_ms`, `delay_up_ms`,
-    `delay_down_ms`. It is also how late timers are."""
+    `delay_down_ms` of `source`. It is also how late timers are."""
 
     station: int = 1
+    source: str = ""
 
     def prepare(self, stage: Stage) -> None:
-        stage.probe(self.station)
+        stage.probe(self.station, self.source)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def check(
 ) -> dict[str, Any]:
     """The self-check of a stage whose flows looked so. of: what `radios` and hosts (`drops`) threw away."""
     stage = Stage.__new__(Stage)
-    stage._probe, stage.problems = SimpleNamespace(late=[late] * 100, unanswered=0), []  # type: ignore[assignment]
+    stage._probes, stage.problems = [SimpleNamespace(late=[late] * 100, unanswered=0)], []  # type: ignore[list-item]
     stage._flows = [(Flow(name, "down"), None, looks) for name, looks in tcp.items()]  # type: ignore[misc]
     stage.arm = Arm("ours", "ours", cc=cc, ecn=ecn)
     stage.lab = SimpleNamespace(radio_drops=lambda: of.get("radios", {}))
@@ -151,7 +151,8 @@ def test_a_transfer_with_an_option_that_cannot_be_is_no_result() -> None:
 def test_a_probe_that_nobody_answers_is_a_result() -> None:
     """The queue that it waits in is studied; how late timers are is known without it."""
     stage = Stage.__new__(Stage)
-    stage._probe, stage._flows, stage.problems = SimpleNamespace(late=[], unanswered=380), [], []  # type: ignore[assignment]
+    stage._probes = [SimpleNamespace(late=[], unanswered=number) for number in (300, 80)]  # type: ignore[misc]
+    stage._flows, stage.problems = [], []
     stage.arm, stage.lab = Arm("ours", "ours"), SimpleNamespace(radio_drops=dict)
     stage._check(QUIET, [0.0001] * 100, {})
     assert stage.report["problems"] == [] and stage.report["timer_late_p99_ms"] == 0.1

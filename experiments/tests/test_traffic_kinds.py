@@ -101,6 +101,8 @@ def test_empty_links_are_asked_once_the_path_is_there() -> None:
     assert empty_pings([*waited, *asked, *loaded]) == [4.0] * 10
     assert empty_pings(asked) == [4.0] * 9, "the first is what tells that the path is there"
     assert empty_pings(loaded) == []
+    late = [Sample(-0.3 + 0.05 * n, "ping_ms", 70.0 if n < 2 else 5.0, source="other") for n in range(4)]
+    assert empty_pings([*asked, *late]) == [4.0] * 9 + [5.0] * 2, "each source waits for its own path"
 
 
 def test_what_a_load_adds_is_above_the_empty_links_of_its_own_run() -> None:
