@@ -41,7 +41,7 @@ class Multicast:
     end: float
 
     def prepare(self, stage: "Stage") -> None:
-        words = (sys.executable, "-m", "accesspoint.experiments.scenes.multicast")
+        words = (sys.executable, "-m", "accesspoint.experiments.scenes.steady")
         station, server = stage.station(1), stage.server
         receive = (*words, "receive", station.IP(), GROUP, PORT)
         stage.program(station, *receive, take=lambda line: take_rate(stage, self.name, line)).await_line("ready")
