@@ -246,7 +246,8 @@ class AccessPoint:
         if "peer" in arm.options:
             from accesspoint.topologies.mininet.peer_network import PeerLab
 
-            return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=arm.options["peer"])
+            peer, classes = arm.options["peer"], arm.options.get("classes", ())
+            return PeerLab(profile, directory, self.stations, cc=arm.cc, ecn=arm.ecn, peer=peer, classes=classes)
         features = Features(**arm.features)
         radios: dict[str, Any] = {}
         if self.kind == lab_kinds.WIRELESS:

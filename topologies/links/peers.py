@@ -6,16 +6,24 @@ import functools
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accesspoint.topologies.kernels import kernel
+from accesspoint.topologies.links import station_classes
+from accesspoint.topologies.links.station_classes import FULL_FRAME, StationClass
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import Port
 
-FULL_FRAME = 1514  # bytes
 PACKAGE = "user-mode-linux"
 DELAY = "netem"  # keeps the links' delay
-_TRIAL = {"netem": "delay 1ms", "tbf": "rate 1mbit burst 3028 limit 15140", "cake": "bandwidth 1mbit", "fq_codel": ""}
+_TRIAL = {
+    "netem": "delay 1ms",
+    "tbf": "rate 1mbit burst 3028 limit 15140",
+    "cake": "bandwidth 1mbit",
+    "fq_codel": "",
+    "htb": "",
+}
 
 
 @dataclass(frozen=True)
@@ -32,19 +40,23 @@ class Peer:
     uplink: str = ""
     station: str = ""
 
-    def commands(self, port: Port, uplink: bool) -> list[str]:
-        """Return the words that follow `tc qdisc add dev INTERFACE`, for the interface of a port's egress."""
+    def commands(self, port: Port, uplink: bool, classes: Sequence[StationClass] = ()) -> list[tuple[str, str]]:
+        """Return what tc adds at the interface of a port's egress, and the words that follow `dev INTERFACE`. classes:
+        of stations, for a discipline that has some."""
+        if self.kind == "htb":
+            return station_classes.commands(port, uplink, classes)
         words = " ".join(filter(None, (self.kind, self.options, self.uplink if uplink else self.station)))
         own = words.format(rate=port.rate, limit=port.limit)
         if self.shapes:
-            return [f"root {own}"]
+            return [("qdisc", f"root {own}")]
         # Two full frames of burst; tbf's own limit is its default FIFO's, which the discipline takes the place of.
         bucket = f"root handle 1: tbf rate {port.rate}bit burst {2 * FULL_FRAME} limit {port.limit * FULL_FRAME}"
-        return [bucket, f"parent 1: {own}"]
+        return [("qdisc", bucket), ("qdisc", f"parent 1: {own}")]
 
     def needs(self) -> set[str]:
         """Return the disciplines that the kernel must have, in addition to its built-in FIFOs."""
-        return ({self.kind, DELAY} if self.shapes else {self.kind, DELAY, "tbf"}) - {"pfifo"}
+        leaf = {"fq_codel"} if self.kind == "htb" else set()
+        return ({self.kind, DELAY, *leaf} if self.shapes else {self.kind, DELAY, "tbf"}) - {"pfifo"}
 
 
 PEERS = {
@@ -58,6 +70,7 @@ PEERS = {
             "cake-hosts", "CAKE for stations", "cake", "bandwidth {rate}bit raw", shapes=True,
             uplink="ack-filter dual-srchost", station="dual-dsthost",
         ),
+        Peer("htb", "HTB with a class for each station, in it fq_codel", "htb", "", shapes=True),
     )
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from mininet.topo import Topo
 
 from accesspoint.topologies import targets
 from accesspoint.topologies.features import Features
+from accesspoint.topologies.links import addresses
 from accesspoint.topologies.links.profiles import LinkProfile, link_profile
 from accesspoint.topologies.mininet import controllers
 from accesspoint.topologies.mininet.access_point import AccessPoint, WithController
@@ -61,19 +62,14 @@ class AccessPointTopo(Topo):
             self.addLink(AIR, ACCESS_POINT, port1=0, port2=1, cls=ApLink, model=profile.down_model())
         for number in range(1, stations + 1):
             name = f"sta{number}"
-            self.addHost(name, cls=EndHost, **addresses(10 + number), **host)
+            self.addHost(name, cls=EndHost, **addresses.of_station(number), **host)
             if profile.shared:
                 self.addLink(name, AIR, port1=0, port2=number, cls=ApLink)
             else:
                 self.addLink(name, ACCESS_POINT, port1=0, port2=number, cls=ApLink, model=profile.down_model())
-        self.addHost(SERVER, cls=EndHost, **addresses(1), **host)
+        self.addHost(SERVER, cls=EndHost, **addresses.of_server(), **host)
         uplink = 2 if profile.shared else stations + 1
         self.addLink(SERVER, ACCESS_POINT, port1=0, port2=uplink, cls=ApLink, model=profile.up_model())
-
-
-def addresses(number: int) -> dict[str, str]:
-    """IPv4, IPv6 and MAC address of a host."""
-    return {"ip": f"10.0.0.{number}/24", "ipv6": f"fd00::{number}/64", "mac": f"02:00:00:00:00:{number:02x}"}
 
 
 class Lab:

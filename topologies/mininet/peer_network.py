@@ -2,12 +2,14 @@
 """The lab of a peer: the same stations, server and links, with a bridge of Linux
 and its queue discipline in place of the switch and its controller."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mininet.net import Mininet
 
 from accesspoint.topologies.links import peers
 from accesspoint.topologies.links.port_wires import PortWires
+from accesspoint.topologies.links.station_classes import StationClass
 from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.mininet.network import ACCESS_POINT, Lab
 from accesspoint.topologies.mininet.nodes import Bridge
@@ -17,7 +19,8 @@ from accesspoint.topologies.requirements import LabError
 
 
 class PeerLab(Lab):
-    """A running lab, as `Lab` is, without switch, controller and REST. peer: the queue discipline, by name.
+    """A running lab, as `Lab` is, without switch, controller and REST. peer: the queue discipline, by name. classes: of
+    stations, for one that has them.
 
     The discipline stands where the switch has its queues: before the station's link and before the uplink. Half of the
     base round trip is spent on each host's way out (netem), not behind the queues: the sum is the same. Where the
@@ -25,8 +28,9 @@ class PeerLab(Lab):
     The lab is in a network namespace of its own and ends with it.
     """
 
-    def __init__(self, *args: Any, peer: str, **named: Any) -> None:
+    def __init__(self, *args: Any, peer: str, classes: Sequence[StationClass] = (), **named: Any) -> None:
         super().__init__(*args, **named)
+        self._classes = classes
         self.peer = peers.find(peer)
         self.stats = None
         self._wires = PortWires(self.directory, ACCESS_POINT)
@@ -51,8 +55,9 @@ class PeerLab(Lab):
     def _take_up(self) -> None:
         for number, port in self.ports.items():
             self._put_trace(self.net[ACCESS_POINT].intfs[number])
-            for words in self.peer.commands(port, number == max(self.ports)):
-                run("tc", "qdisc", "add", "dev", self.net[ACCESS_POINT].intfs[number].name, *words.split())
+            interface = self.net[ACCESS_POINT].intfs[number].name
+            for what, words in self.peer.commands(port, number == max(self.ports), self._classes):
+                run("tc", what, "add", "dev", interface, *words.split())
         for host in [*self.stations, self.server] if self.profile.rtt else []:
             delay = f"{self.profile.rtt * 1e6 / 2:.0f}us"
             add = ["tc", "qdisc", "add", "dev", str(host.defaultIntf()), "root"]

@@ -10,6 +10,7 @@ import pytest
 from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.links import peers
 from accesspoint.topologies.links.peers import PEERS
+from accesspoint.topologies.links.station_classes import StationClass
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import Port
 from accesspoint.topologies.tests.conftest import Start
@@ -20,14 +21,26 @@ PORT = Port(1_000_000, 14_000_000, 1000)
 
 def test_a_discipline_gets_the_ports_rate_and_limit() -> None:
     assert PEERS["tc-fifo"].commands(PORT, True) == [
-        "root handle 1: tbf rate 1000000bit burst 3028 limit 1514000",
-        "parent 1: pfifo limit 1000",
+        ("qdisc", "root handle 1: tbf rate 1000000bit burst 3028 limit 1514000"),
+        ("qdisc", "parent 1: pfifo limit 1000"),
     ]
-    assert PEERS["cake-ack-filter"].commands(PORT, True) == ["root cake bandwidth 1000000bit raw ack-filter"]
+    assert PEERS["cake-ack-filter"].commands(PORT, True) == [("qdisc", "root cake bandwidth 1000000bit raw ack-filter")]
     up, down = (PEERS["cake-hosts"].commands(PORT, uplink) for uplink in (True, False))
-    assert up == ["root cake bandwidth 1000000bit raw ack-filter dual-srchost"]
-    assert down == ["root cake bandwidth 1000000bit raw dual-dsthost"]
+    assert up == [("qdisc", "root cake bandwidth 1000000bit raw ack-filter dual-srchost")]
+    assert down == [("qdisc", "root cake bandwidth 1000000bit raw dual-dsthost")]
     assert PEERS["fq_codel"].needs() == {"fq_codel", "tbf", "netem"} and PEERS["cake"].needs() == {"cake", "netem"}
+
+
+def test_stations_have_classes_where_their_packets_leave() -> None:
+    classes = (StationClass(1, "down", 2_000_000, 2_000_000), StationClass(2, "up", 300_000, 300_000))
+    up = PEERS["htb"].commands(PORT, True, classes)
+    assert [what for what, _ in up] == ["qdisc", "class", "class", "qdisc", "class", "qdisc", "filter"]
+    assert up[2][1].startswith("parent 1:1 classid 1:12 htb rate 300000bit ceil 300000bit burst 3028 ")
+    assert up[4][1].startswith("parent 1:1 classid 1:fff htb rate 700000bit ceil 1000000bit ")
+    assert up[6][1] == "parent 1: protocol ip u32 match ip src 10.0.0.12/32 flowid 1:12"
+    down = PEERS["htb"].commands(Port(14_000_000, 1_000_000, 100), False, classes)
+    assert down[6][1] == "parent 1: protocol ip u32 match ip dst 10.0.0.11/32 flowid 1:11"
+    assert PEERS["htb"].needs() == {"htb", "fq_codel", "netem"}
 
 
 def test_an_unknown_peer_is_named() -> None:

@@ -17,8 +17,9 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.wmediumdConnector import interference, w_server, wmediumd_mode
 
+from accesspoint.topologies.links import addresses
 from accesspoint.topologies.links.profiles import LinkProfile
-from accesspoint.topologies.mininet.network import SERVER, Lab, addresses
+from accesspoint.topologies.mininet.network import SERVER, Lab
 from accesspoint.topologies.mininet.nodes import ApLink, ApSwitch, Bridge, EndHost
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.requirements import LabError
@@ -157,8 +158,8 @@ class WifiLab(Lab):
         for number in range(1, self._stations + 1):
             x = (self._places[number - 1] - 1) * DISTANCE
             where = {"position": f"{x},{-number},0", "range": RANGE, "ip6": None}
-            net.addStation(f"sta{number}", cls=WifiStation, **addresses(10 + number), **self._host, **where)
-        server = net.addHost(SERVER, cls=EndHost, **addresses(1), **self._host)
+            net.addStation(f"sta{number}", cls=WifiStation, **addresses.of_station(number), **self._host, **where)
+        server = net.addHost(SERVER, cls=EndHost, **addresses.of_server(), **self._host)
         # Mininet-WiFi writes configurations to where it stands, hostapd's to where the access point's shell does, and
         # that one began in a folder that may be read-only (accesspoint.topologies.kernels.kernel).
         for access_point in net.aps:
