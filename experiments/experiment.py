@@ -9,7 +9,7 @@ paper's timeline; a quick form runs the same timeline in less time (`Quick.secon
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from accesspoint.experiments.measure.run_data import Point as Point
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 PLAIN: Mapping[str, Any] = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True}
+
+ECN = "ecn"
+"""Name of a swept parameter that is every host's: "on" or "off"."""
 
 
 @dataclass(frozen=True)
@@ -337,11 +340,12 @@ class Experiment:
 
     paper: its number (docs/hosts/README.md) and where, "000, sections 2 and 4.3, Fig. 1, 2, 14"; or "none: " and what
     it follows. question: what is asked, a sentence or two. scene: the same for all, or of a point and an arm. sweep:
-    parameter -> values; every arm runs at every point. goals: none where claims decide. differences: how this lab
-    differs from the paper's, for the report. clock: what keeps the time of its runs unless they are asked for
-    otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or takes long for one claim,
-    and so is made when its name is given, and not with all. under: the same on links of the user's own; None: it names
-    its own links. compared: what all fit runs come to together; its verdicts join those of goals.
+    parameter -> values; every arm runs at every point, and `ecn` is every host's (arm_at). goals: none where claims
+    decide. differences: how this lab differs from the paper's, for the report. clock: what keeps the time of its runs
+    unless they are asked for otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or
+    takes long for one claim, and so is made when its name is given, and not with all. under: the same on links of the
+    user's own; None: it names its own links. compared: what all fit runs come to together; its verdicts join those of
+    goals.
     """
 
     name: str
@@ -384,6 +388,11 @@ class Experiment:
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
+
+    def arm_at(self, name: str, point: Point) -> Arm:
+        """Return an arm as it is at a point, where a swept `ecn` ("on" or "off") is that of every host."""
+        arm = self.arm(name)
+        return replace(arm, ecn=point[ECN] == "on") if ECN in point else arm
 
     def measure(self, name: str) -> Measure:
         return next(measure for measure in self.measures if measure.name == name)

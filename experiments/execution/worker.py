@@ -103,7 +103,7 @@ def _make(order: Order, directory: Path, needless: bool = False) -> int:
 
     try:
         experiment = order.declared()
-        arm = experiment.arm(order.arm)
+        arm = experiment.arm_at(order.arm, order.point)
         scene = experiment.scene_of(order.point, arm)
         # As the code is now, not at the end.
         stand, versions = claims.sha256(), _versions(order, scene)

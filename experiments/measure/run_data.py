@@ -154,6 +154,14 @@ def jain(source: str = "*", start: float = 0.0, end: float | None = None, quanti
     return of
 
 
+def windows(raw: Raw, source: str, start: float, end: float, width: float) -> list[float]:
+    """Mb/s of all flows that the pattern matches, in every window of `width` that begins at a whole second of a part
+    of the timeline."""
+    samples, first = raw.of("rate_mbps", source), round(start)
+    begins = range(first, first + int(end - start - width) + 1)
+    return [mean_rate(samples, "rate_mbps", *raw.span(begin, begin + width)) for begin in begins]
+
+
 def least(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:
     """Mb/s of the slowest flow."""
     return lambda raw: min(raw.rates(source, start, end), default=None)

@@ -12,6 +12,7 @@ from accesspoint.controller.config import AccessPointConfig
 from accesspoint.experiments.catalogue.fairness import cells as fairness
 from accesspoint.experiments.experiment import Bars, Curves, Experiment, Timeline
 from accesspoint.experiments.lab.stage import STAGGER, start_of
+from accesspoint.experiments.measure import run_data
 from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs import plan, registry
@@ -129,8 +130,6 @@ def test_an_impossible_plan_is_told(wrong: dict[str, Any], message: str) -> None
 
 
 def test_measures_of_raw_data() -> None:
-    from accesspoint.experiments.measure import run_data
-
     samples = [
         Sample(t + 0.5, "rate_mbps", rate, 1.0, name) for t in range(20) for name, rate in (("up1", 3.0), ("up2", 1.0))
     ]
@@ -145,9 +144,23 @@ def test_measures_of_raw_data() -> None:
     assert run_data.mean("nothing")(data) is None and run_data.jain("nobody")(data) is None
 
 
+def test_rates_of_every_window_of_a_part_of_the_timeline() -> None:
+    samples = [Sample(t + 0.5, "rate_mbps", 2.0 if t == 12 else 1.0, 1.0, name) for t in range(20) for name in "ab"]
+    raw = Raw(samples, seconds=20)
+    found = run_data.windows(raw, "a", 5, 20, 5)
+    assert found == pytest.approx([1.0, 1.0, 1.0, 1.2, 1.2, 1.2, 1.2, 1.2, 1.0, 1.0, 1.0])
+    assert run_data.windows(raw, "*", 5, 12, 5) == pytest.approx([2.0] * 3)
+    assert run_data.windows(raw, "nobody", 5, 10, 5) == [0.0]
+
+
+def test_swept_ecn_is_that_of_every_host() -> None:
+    experiment = registry.find("hosts")
+    assert [experiment.arm_at("ours", {"ecn": word}).ecn for word in ("on", "off")] == [True, False]
+    assert experiment.arm_at("ours", {}) is experiment.arm("ours")
+
+
 def test_a_flow_that_never_came_up_counts_as_one_that_got_nothing() -> None:
     """It has no samples of its rate; that it was started is one."""
-    from accesspoint.experiments.measure import run_data
 
     def run(*rates: float, started: int) -> Raw:
         samples = [Sample(t + 0.5, "rate_mbps", rate, 1.0, f"up{n}") for t in range(20) for n, rate in enumerate(rates)]
@@ -203,8 +216,6 @@ def test_every_repeat_meets_chances_of_its_own(tmp_path: Path) -> None:
 
 
 def test_how_a_flows_rate_varies() -> None:
-    from accesspoint.experiments.measure import run_data
-
     samples = [Sample(t + 0.5, "rate_mbps", 1.0 if t % 2 else 3.0, 1.0, "download") for t in range(20)]
     steady = [Sample(t + 0.5, "rate_mbps", 2.0, 1.0, "upload") for t in range(20)]
     data = Raw([*samples, *steady], seconds=20)

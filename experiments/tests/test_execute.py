@@ -75,7 +75,7 @@ def made(names: list[str], pool: Clock, out: Path, clock: str | None = None) -> 
     return execution
 
 
-@pytest.mark.parametrize(("papers", "clock", "minutes"), [(True, VIRTUAL, 250), (False, VIRTUAL, 150)])
+@pytest.mark.parametrize(("papers", "clock", "minutes"), [(True, VIRTUAL, 250), (False, VIRTUAL, 300)])
 def test_quick_forms_take_no_longer_than_that_on_two_cores(
     papers: bool, clock: str, minutes: float, tmp_path: Path
 ) -> None:

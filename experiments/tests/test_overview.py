@@ -70,6 +70,16 @@ def test_cake_is_shown_in_its_best_set_up_for_each_goal() -> None:
     assert [row.cake for row in rows(made)["flood"]] == ["95.0%", "11.0 ms"]
 
 
+def test_htb_stands_in_for_cake_where_stations_have_weights() -> None:
+    made = summary("weights", {})
+    made["cells"] = [
+        {"measure": "share", "arm": arm, "point": {"way": way}, "median": of, "values": {str(n): of for n in range(5)}}
+        for way in ("up", "down")
+        for arm, of in (("ours", 0.7), ("htb", 0.75), (BY_HOST, 0.5))
+    ]
+    assert [row.cake for row in rows(made)["weights"]] == ["HTB 0.75"] * 4
+
+
 @pytest.mark.parametrize("made", [flood(repeats=4), flood(kernel="6.1, 6.12")], ids=["four repeats", "two kernels"])
 def test_row_that_does_not_compare_is_inconclusive(made: dict[str, Any]) -> None:
     assert [row.word for row in rows(made)["flood"]] == ["inconclusive"] * 2

@@ -15,10 +15,12 @@ from accesspoint.experiments.verdict.goals import Decision, Verdict, decide
 
 CAKES = ("cake-ack-filter", "cake-hosts")
 """Set-ups of CAKE; the best one for the goal's traffic is shown."""
+CLASSES = "htb"
+"""Peer for settings of stations, of which CAKE has none; it is shown where an experiment has it."""
 REPEATS = 5
 ORDER = (
-    "peers-testbed", "unseen-acks", "quic", "tunnel", "l4s", "many", "hosts", "vlan", "flood", "rrul", "rrul-be",
-    "rrul-50-up", "changing",
+    "peers-testbed", "unseen-acks", "quic", "tunnel", "l4s", "many", "hosts", "hosts-down", "weights", "limits",
+    "stations-64", "vlan", "flood", "rrul", "rrul-be", "rrul-50-up", "changing",
 )  # fmt: skip
 HEAD = (
     "# Compared with CAKE",
@@ -27,7 +29,7 @@ HEAD = (
     "Every goal of the [comparisons](../peers.md) is a row. All arms of a row ran in one kernel and",
     f"clock, {REPEATS} times at least; the figure in a goal is the worse end of the interval over the repeats, and it",
     "decides. CAKE's is its median by the same measure, of the best of its set-ups there; it is missing where the goal",
-    "itself is a comparison with it.",
+    "itself is a comparison with it. Stations with weights or limits have HTB in its place, as CAKE has neither.",
     "",
 )
 
@@ -85,11 +87,13 @@ def _shown(decision: Decision) -> str:
 def _of_cake(experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> str:
     """The goal's figure with CAKE in this access point's place, of the set-up with the best one; empty where the goal
     compares with CAKE already."""
-    found = [one for arm in CAKES if (one := _with(arm, experiment, goal, summary))]
+    known = {arm.name for arm in experiment.arms}
+    arms = (CLASSES,) if CLASSES in known else CAKES
+    found = [one for arm in arms if (one := _with(arm, experiment, goal, summary))]
     if not found:
         return ""
     best = (min if goal.at_least is None else max)(found, key=lambda one: one.value)
-    return goal.shown.format(best.value)
+    return ("HTB " if CLASSES in known else "") + goal.shown.format(best.value)
 
 
 def _with(cake: str, experiment: Experiment, goal: Goal, summary: Mapping[str, Any]) -> Decision | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from accesspoint.experiments.experiment import OURS, Arm, Goal, Measure, Reported
 from accesspoint.experiments.measure import run_data
+from accesspoint.topologies.links.station_classes import StationClass
 
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
@@ -27,10 +28,18 @@ CAKE_AND_OURS = ("cake-ack-filter", "cake-hosts", "ours")
 QUICK_ARMS = ("fifo", *CAKE_AND_OURS)  # without peers that are much like others: peers-testbed has them
 FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
 OUR_ARM = Arm("ours", "this access point", "ours", OURS)
+STATION_ARMS = ("fifo", "cake-hosts", "ours")
+SET_ARMS = ("fifo", "cake-hosts", "htb", "ours")  # where stations have settings
 DIFFERENCES = (
     "the peers' lab has half of the round trip on each host's egress (netem), apswitch behind its queues",
     "where the running kernel has no cake, fq_codel and netem, every arm runs in a user-mode kernel with one CPU",
 )
+
+
+def by_classes(*classes: StationClass) -> Arm:
+    """Return the peer that keeps settings of stations, which CAKE has none of."""
+    options = {"peer": "htb", "classes": classes}
+    return Arm("htb", "HTB with a class for each station, in it fq_codel", "peer", options=options)
 
 
 def measured_before(measures: tuple[str, ...], figures: Mapping[str, tuple[float, ...]]) -> tuple[Reported, ...]:
