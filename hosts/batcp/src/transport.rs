@@ -44,12 +44,15 @@ impl ConnectionState {
         let Some(subflow) = state.subflows.remove(&id) else { return };
         subflow.tasks.iter().for_each(AbortHandle::abort);
         if !state.is_done() {
+            let now = Instant::now();
             subflow.link.discard();
-            subflow.link.uplink.fails(Instant::now());
+            // Neither a reset nor a quota says anything of the path.
+            if state.error.is_none() && !subflow.link.uplink.is_used_up(now) {
+                subflow.link.uplink.fails(now);
+            }
             let others = state.stalled();
             state.sender.lose(id, 0, true, &others);
             state.totals.entry(subflow.number).or_insert_with(|| Totals::new(&subflow.interface.name)).lost += 1;
-            let now = Instant::now();
             state.subflows.values_mut().for_each(|other| other.acknowledge_at(now));
         }
         state.weigh();

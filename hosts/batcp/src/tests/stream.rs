@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::time::timeout;
@@ -171,4 +172,19 @@ async fn without_an_answer_a_key_makes_no_plain_connection() {
     assert!(plain.is_plain());
     assert!(timeout(Duration::from_millis(100), listener.accept()).await.is_err(), "nothing was opened");
     assert_eq!(listener.arrivals(), Arrivals { downgraded: 2, ..Arrivals::default() });
+}
+
+/// What a program ends was no fault of a path: later subflows keep long segments.
+#[tokio::test]
+async fn a_reset_is_no_failure_of_an_uplink() {
+    let (mut listener, address) = listen(options());
+    let options = options();
+    let mut client = connect(&[address], &interfaces(), &options).await.unwrap();
+    drop(listener.accept().await.unwrap());
+    let error = timeout(PATIENCE, client.read(&mut [0; 1])).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    timeout(PATIENCE, client.closed()).await.unwrap();
+    for interface in interfaces() {
+        assert_eq!(options.uplinks.of(&interface.name).segment(Instant::now()), None, "{}", interface.name);
+    }
 }
