@@ -31,6 +31,8 @@ struct metadata_t {
     bit<32> kept;
     bit<32> lost;
     bit<2>  colour;
+    bit<7>  intrinsic_metadata_lane;
+    bit<32> intrinsic_metadata_lane_weight;
 }
 struct sample_t { bit<8> index; bit<32> value; bit<128> address; }
 
@@ -161,7 +163,11 @@ control TheIngress(inout headers_t h, inout metadata_t m, inout standard_metadat
         if (kind == 0x11) { h.answer.setInvalid(); sm.egress_spec = 2; exit; }
         if (kind == 0x12) { assert(h.request.value > 10); log_msg("value {} index {}", { h.request.value, h.request.index }); }
         if (kind == 0x13) { digest<sample_t>(1, { h.request.index, h.request.value, 128w1 << 100 }); }
-        if (kind == 0x14) { sm.priority = h.request.index[2:0]; }
+        if (kind == 0x14) {
+            sm.priority = h.request.index[2:0];
+            m.intrinsic_metadata_lane = h.request.index[6:0];
+            m.intrinsic_metadata_lane_weight = h.request.value;
+        }
         if (kind == 0x15) { sm.egress_spec = (bit<9>)h.request.value; }
         if (kind == 0x16) { h.request.setInvalid(); }
         if (kind == 0x31) { addresses.apply(); }

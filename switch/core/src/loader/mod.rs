@@ -451,7 +451,7 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     let zero = FieldRef { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
     let sink = FieldRef { reg: asm.sink, width: 64, signed: false };
-    let number = |name: &str| match phv.intrinsic(name) {
+    let number = |name: &str| match phv.intrinsic(name).or_else(|| phv.named(name)) {
         Some(field) if field.signed || field.is_wide() || field.length.is_some() => {
             refuse(format!("`{name}`"), "not a number of at most 64 bits: this is not a v1model program")
         }
@@ -480,8 +480,8 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
         mcast_grp: optional("intrinsic_metadata.mcast_grp", zero)?,
         egress_rid: optional("intrinsic_metadata.egress_rid", sink)?,
         priority: optional("intrinsic_metadata.priority", zero)?,
-        lane: optional("intrinsic_metadata.lane", zero)?,
-        lane_weight: optional("intrinsic_metadata.lane_weight", zero)?,
-        lane_rate: optional("intrinsic_metadata.lane_rate", zero)?,
+        lane: optional("intrinsic_metadata_lane", zero)?,
+        lane_weight: optional("intrinsic_metadata_lane_weight", zero)?,
+        lane_rate: optional("intrinsic_metadata_lane_rate", zero)?,
     })
 }

@@ -315,6 +315,19 @@ impl Phv {
         self.field(header, field)
     }
 
+    /// A field of the program's metadata by a name that the architecture gives a meaning: p4c has no alias for these. In a struct
+    /// within the metadata each field is `_STRUCT_FIELD`, and a number.
+    pub fn named(&self, name: &str) -> Option<Field> {
+        let is_it = |field: &str| {
+            let last = field.rsplit('.').next().unwrap_or(field);
+            last == name
+                || last.strip_prefix('_').is_some_and(|it| it.trim_end_matches(|c: char| c.is_ascii_digit()) == name)
+        };
+        let metadata = |header: u16| self.headers.get(header as usize).is_some_and(|info| info.metadata);
+        let found = self.field_by_name.iter().find(|((header, field), _)| metadata(*header) && is_it(field));
+        found.map(|(_, field)| *field)
+    }
+
     /// The `[header, field]` of a `field` reference.
     pub fn field_of(&self, value: &Value, place: &str) -> Result<Field, LoadError> {
         let names = value.as_array().and_then(|a| Some((a.first()?.as_str()?, a.get(1)?.as_str()?)));
