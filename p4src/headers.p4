@@ -245,14 +245,11 @@ struct metadata_t {
     class_t      class_id;
     // Set by `classify`, `ack`, `own_data`, `queue_meter`, `demote`; the architecture's queue, 7 served first.
     queue_t      queue;
-    // These three are set by `forward` or `learn`: a lane of queue 0 and what it gets of it; read by the architecture, where
-    // it has lanes, and by `lanes`.
-    @alias("intrinsic_metadata.lane")
-    lane_t       lane;
-    @alias("intrinsic_metadata.lane_weight")
-    weight_t     lane_weight;
-    @alias("intrinsic_metadata.lane_rate")
-    rate_t       lane_rate;
+    // These three are set by `forward` or `learn`: a lane of queue 0 and what it gets of it. By these names the architecture
+    // reads them, where it has lanes; `lanes` does, too.
+    lane_t       intrinsic_metadata_lane;
+    weight_t     intrinsic_metadata_lane_weight;
+    rate_t       intrinsic_metadata_lane_rate;
     // Set by `port_feedback` for who is above a depth, and by `lanes` the depth of its lane; read by `mark`.
     feedback_t   standing_feedback;
     bit<19>      standing_depth;

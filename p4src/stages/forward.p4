@@ -18,9 +18,9 @@ control Forward(in headers_t hdr, inout metadata_t meta) {
     action forward_to_station(@id(1) port_t egress_port, @id(2) lane_t lane, @id(3) weight_t weight, @id(4) rate_t rate) {
         meta.egress_port = egress_port;
         meta.unicast = 1;
-        meta.lane = lane;
-        meta.lane_weight = weight;
-        meta.lane_rate = rate;
+        meta.intrinsic_metadata_lane = lane;
+        meta.intrinsic_metadata_lane_weight = weight;
+        meta.intrinsic_metadata_lane_rate = rate;
     }
 
     @id(ACTION_FLOOD)

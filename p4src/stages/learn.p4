@@ -12,9 +12,9 @@ control Learn(in headers_t hdr, inout metadata_t meta) {
 
     @id(ACTION_KNOWN_STATION)
     action known_station(@id(1) lane_t lane, @id(2) weight_t weight, @id(3) rate_t rate) {
-        meta.lane = lane;
-        meta.lane_weight = weight;
-        meta.lane_rate = rate;
+        meta.intrinsic_metadata_lane = lane;
+        meta.intrinsic_metadata_lane_weight = weight;
+        meta.intrinsic_metadata_lane_rate = rate;
     }
 
     @id(ACTION_UNKNOWN_SOURCE)

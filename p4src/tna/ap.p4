@@ -90,7 +90,7 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
 
     @hidden
     action to_lane() {
-        for_tm.qid = (QueueId_t)meta.stages.lane[4:0] + 7;
+        for_tm.qid = (QueueId_t)meta.stages.intrinsic_metadata_lane[4:0] + 7;
     }
 
     @hidden
@@ -101,7 +101,7 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
     // Lane 1 is queue 8.
     @hidden
     table lane_queue {
-        key = { meta.stages.lane: ternary; }
+        key = { meta.stages.intrinsic_metadata_lane: ternary; }
         actions = { to_bulk; to_lane; }
         const default_action = to_lane();
         const entries = {

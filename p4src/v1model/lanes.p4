@@ -15,16 +15,16 @@ register<bit<19>>(LANES_SIZE) lane_depth;
 control LaneDepth(inout metadata_t meta) {
     apply {
         meta.lane_depth = 0x7FFFF;
-        if (meta.lane != 0) {
-            lane_depth.read(meta.lane_depth, (bit<32>)(meta.egress_port ++ meta.lane));
+        if (meta.intrinsic_metadata_lane != 0) {
+            lane_depth.read(meta.lane_depth, (bit<32>)(meta.egress_port ++ meta.intrinsic_metadata_lane));
         }
     }
 }
 
 control LaneLeave(in metadata_t meta, in port_t egress_port, in bit<19> left) {
     apply {
-        if (meta.queue == 0 && meta.lane != 0) {
-            lane_depth.write((bit<32>)(egress_port ++ meta.lane), left);
+        if (meta.queue == 0 && meta.intrinsic_metadata_lane != 0) {
+            lane_depth.write((bit<32>)(egress_port ++ meta.intrinsic_metadata_lane), left);
         }
     }
 }
