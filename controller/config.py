@@ -430,7 +430,8 @@ class AccessPointConfig(Model):
         if group is None:
             return own
         update = {name: getattr(own, name) or getattr(group, name) for name in ("limit_down_bps", "limit_up_bps")}
-        return own.model_copy(update={**update, "weight": own.weight if own.weight != 1 else group.weight})
+        # A weight of 1 that was given is one of its own.
+        return own.model_copy(update={**update, "weight": (own if "weight" in own.model_fields_set else group).weight})
 
     def direction(self, ingress_port: int, egress_port: int) -> str:
         """Return the direction that the stage `roles` gives a packet between two ports."""

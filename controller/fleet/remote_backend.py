@@ -87,7 +87,8 @@ class RemoteBackend:
             self._wanted.pop(name, None)
             self._heard.pop(name, None)
         else:
-            said = config.model_dump(mode="json", exclude={"election_id"})
+            # As it was given: a default is no value of its own.
+            said = config.model_dump(mode="json", exclude={"election_id"}, exclude_unset=True)
             self._wanted[name] = Desired(revision=revision, config=said)
         self._compare(name)
         self._to_repair.add(name)

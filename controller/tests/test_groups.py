@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of stations: weight and limits of each station that names one, and of those that name none."""
 
+import asyncio
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
 import pytest
 from pydantic import ValidationError
 
@@ -9,6 +13,7 @@ from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
 from accesspoint.controller.agent.usage import Usage
 from accesspoint.controller.config import AccessPointConfig
+from accesspoint.controller.fleet.remote_backend import RemoteBackend
 
 from .test_entries import config
 
@@ -29,6 +34,21 @@ def test_station_has_what_its_group_has_unless_it_has_its_own() -> None:
     ]  # fmt: skip
     free = grouped(stations={GUEST: {"group": "free"}})
     assert free.station(GUEST).limit_down_bps is None
+
+
+def test_station_with_a_weight_of_one_keeps_it_in_a_group() -> None:
+    of = grouped(stations={GUEST: {"group": "guests", "weight": 1}})
+    assert of.station(GUEST).weight == 1
+
+
+def test_agent_gets_no_weight_that_nobody_set() -> None:
+    async def sent(of: AccessPointConfig) -> AccessPointConfig:
+        fleet: Any = RemoteBackend(MagicMock(), AsyncMock())
+        fleet.desire(of.name, 1, of)
+        return AccessPointConfig.model_validate(fleet._wanted[of.name].config)
+
+    found = asyncio.run(sent(grouped(stations={GUEST: {"group": "guests"}, OWN: {"group": "guests", "weight": 1}})))
+    assert [found.station(address).weight for address in (GUEST, OWN)] == [0.5, 1]
 
 
 def test_group_that_does_not_exist_or_needs_feedback_is_refused() -> None:

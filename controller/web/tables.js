@@ -205,12 +205,12 @@ function oneStation(page, path, station, flowsOf, changed) {
   const name = field("Name", "text", station.name, { maxlength: 64, disabled: !allowed, autocomplete: "off" });
   const down = field("Limit down in Mbit/s", "number", mbit(station.limit_down_bps), number(0.064, 1e6));
   const up = field("Limit up in Mbit/s", "number", mbit(station.limit_up_bps), number(0.064, 1e6));
-  const weight = field("Weight against other stations", "number", station.weight, { ...number(0.001, 1000), placeholder: "1" });
+  const weight = field("Weight against other stations", "number", station.weight, { ...number(0.001, 1000), placeholder: "1, or its group's" });
   const blocked = field("Blocked: nothing is sent to it", "checkbox", station.blocked, { disabled: !allowed });
   const locked = field(`Locked: it is behind port ${station.locked_port ?? station.port} and nowhere else`, "checkbox", station.locked_port != null, { disabled: !allowed });
   const bps = (of) => (of.input.value === "" ? null : Math.round(Number(of.input.value) * 1e6));
   const wanted = () => ({
-    name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: Number(weight.input.value) || 1,
+    name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: weight.input.value === "" ? null : Number(weight.input.value),
     blocked: blocked.input.checked, locked_port: locked.input.checked ? station.locked_port ?? station.port : null,
   });
   const element = dialog(station.name ?? station.host_name ?? station.address, allowed ? "Save" : "Close", async () => {
