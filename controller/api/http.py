@@ -11,6 +11,7 @@ from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+from ..config import AccessPointConfig
 from ..state.store import ROLES, Change, Role, Token
 from .models import Page
 from .problems import ProblemError
@@ -138,7 +139,11 @@ def etag(content: object) -> str:
 
 
 def plain(content: object) -> Any:
-    """Return a model, or a list of models, as plain data for JSON."""
+    """Return a model, or a list of models, as plain data for JSON. A configuration can be given back: a weight that a
+    station has from its group is left out."""
+    if isinstance(content, AccessPointConfig):
+        groups = {address for address, station in content.stations.items() if "weight" not in station.model_fields_set}
+        return content.model_dump(mode="json", exclude={"stations": {address: {"weight"} for address in groups}})
     if isinstance(content, BaseModel):
         return content.model_dump(mode="json")
     if isinstance(content, list):

@@ -12,6 +12,7 @@ from accesspoint.controller.agent.flow_table import DOWN, UP, FlowTable
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.stations import Stations
 from accesspoint.controller.agent.usage import Usage
+from accesspoint.controller.api.http import plain
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.fleet.remote_backend import RemoteBackend
 
@@ -49,6 +50,12 @@ def test_agent_gets_no_weight_that_nobody_set() -> None:
 
     found = asyncio.run(sent(grouped(stations={GUEST: {"group": "guests"}, OWN: {"group": "guests", "weight": 1}})))
     assert [found.station(address).weight for address in (GUEST, OWN)] == [0.5, 1]
+
+
+def test_configuration_that_is_read_and_given_back_leaves_weights_to_groups() -> None:
+    of = grouped(stations={GUEST: {"group": "guests"}, OWN: {"group": "guests", "weight": 1}})
+    back = AccessPointConfig.model_validate(plain(of))
+    assert [back.station(address).weight for address in (GUEST, OWN)] == [0.5, 1]
 
 
 def test_group_that_does_not_exist_or_needs_feedback_is_refused() -> None:
