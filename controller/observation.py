@@ -83,6 +83,8 @@ def _signal(place: int) -> Callable[..., float]:
 MEASURES: tuple[Measure, ...] = (
     Measure("access_point", "stations", "MAC addresses that are known", "stations",
             lambda ap: len(ap.stations.by_number), "ap_stations"),
+    Measure("access_point", "stations_limit_missed", "Stations whose limit has been exceeded for 5 s", "stations",
+            lambda ap: len({mac for mac, _ in ap.usage.misses.missed}), "ap_stations_limit_missed"),
     Measure("access_point", "flows", "Flows that are known", "flows", lambda ap: len(ap.flows.by_key), "ap_flows"),
     Measure("access_point", "flows_free", "Free flow entries", "flows",
             lambda ap: ap.flows.free, "ap_flows_free"),
@@ -176,6 +178,16 @@ class UsageObservation(TypedDict):
     bytes_down: int
     rate_up_bps: float
     rate_down_bps: float
+    limit_up_missed: bool
+    limit_down_missed: bool
+    """True: for 5 s more than its limit has passed, by 2 % or more."""
+
+
+NOTHING_USED = UsageObservation(
+    packets_up=0, bytes_up=0, packets_down=0, bytes_down=0, rate_up_bps=0.0, rate_down_bps=0.0,
+    limit_up_missed=False, limit_down_missed=False,
+)  # fmt: skip
+"""The usage of a station that nothing is known of."""
 
 
 class NamedObservation(UsageObservation):

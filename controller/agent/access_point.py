@@ -16,6 +16,7 @@ from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
 from .loop import Loop
 from .program import COUNTERS, DIGEST_FLOWS, DIGEST_SOURCE, FLOW_TABLES, Encodable, Program, canonical, class_index
+from .queue_estimate import FULL_FRAME
 from .refusals import UNKNOWN
 from .stations import Stations
 from .transport import RpcError, Transport
@@ -229,19 +230,35 @@ class AccessPoint:
             await self.flows.age(self.connection, self.flows.over())
 
     async def _watch_signals(self) -> None:
-        """Read the counters that nothing is regulated by, in addition to the loop; and note which ports send."""
+        """Read the counters that nothing is regulated by, in addition to the loop; and note which ports send, and which
+        limits are missed."""
         sent: dict[int, int] = {}
-        while True:
-            cells = await self._read_cells(SIGNALS, classes.class_ids(self.config))
-            for place in {(port, class_id) for _, port, class_id in cells}:
-                marked, dropped, refused = (cells.get((name, *place), (0, 0))[0] for name in SIGNALS)
-                self.signals[place] = (marked, dropped, refused)
-            for number, state in self.loop.ports.items():
-                now = sum(state.volumes.sent_packets)
-                if now != sent.get(number, 0):
-                    self.activity[number] = time.time()
-                sent[number] = now
-            await asyncio.sleep(SIGNALS_SECONDS)
+        try:
+            while True:
+                cells = await self._read_cells(SIGNALS, classes.class_ids(self.config))
+                for place in {(port, class_id) for _, port, class_id in cells}:
+                    marked, dropped, refused = (cells.get((name, *place), (0, 0))[0] for name in SIGNALS)
+                    self.signals[place] = (marked, dropped, refused)
+                for number, state in self.loop.ports.items():
+                    now = sum(state.volumes.sent_packets)
+                    if now != sent.get(number, 0):
+                        self.activity[number] = time.time()
+                    sent[number] = now
+                self.usage.judge(self._withheld(), asyncio.get_running_loop().time())
+                await asyncio.sleep(SIGNALS_SECONDS)
+        finally:
+            self.usage.forget_misses()
+
+    def _withheld(self) -> dict[int, float]:
+        """Return the bytes that each port has not sent of what it was given, so far and at most: dropped packets are
+        counted, but not their bytes."""
+        withheld: dict[int, float] = {}
+        for number, state in self.loop.ports.items():
+            signals = (signals for (port, _), signals in self.signals.items() if port == number)
+            dropped = sum(dropped + refused for _, dropped, refused in signals)
+            counters = state.volumes.together()
+            withheld[number] = counters.arrived_bytes - counters.sent_bytes + FULL_FRAME * dropped
+        return withheld
 
     async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
         """Return all counters, read now: (counter, port, class or queue) -> packets, bytes."""

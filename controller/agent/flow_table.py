@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..config import AccessPointConfig
 from ..law.base import Law
-from ..observation import UsageObservation
+from ..observation import NOTHING_USED, UsageObservation
 from .feedback import Floats, Rates, quantise
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
 
@@ -246,9 +246,7 @@ class FlowTable:
     def usage(self, slot: int, rates: Floats | None = None) -> UsageObservation:
         """Return a station's usage and current rates; `rates` as from `station_rates`."""
         if slot == NOBODYS:
-            return UsageObservation(
-                packets_up=0, bytes_up=0, packets_down=0, bytes_down=0, rate_up_bps=0.0, rate_down_bps=0.0
-            )
+            return NOTHING_USED.copy()
         up, down = (self.station_rates() if rates is None else rates)[:, slot].tolist()
         (packets_up, bytes_up), (packets_down, bytes_down) = self._used[:, slot].tolist()
         return UsageObservation(
@@ -258,7 +256,20 @@ class FlowTable:
             bytes_down=bytes_down,
             rate_up_bps=8 * up,
             rate_down_bps=8 * down,
+            limit_up_missed=False,
+            limit_down_missed=False,
         )
+
+    def demands(self) -> list[tuple[int, int, int, float, float]]:
+        """Return what each station with a limit asks of each port: way, place and port, rate and limit in bytes/s."""
+        found: list[tuple[int, int, int, float, float]] = []
+        for way in (UP, DOWN) if self._limits.any() else ():
+            at = np.flatnonzero(self._limits[way, self._slots[way]])
+            pairs, each = np.unique(self.port[at] * SLOTS + self._slots[way, at], return_inverse=True)
+            ports, slots = np.divmod(pairs, SLOTS)
+            rates, limits = np.bincount(each, self.rates.value[at]), self._limits[way, slots]
+            found += zip([way] * pairs.size, *(one.tolist() for one in (slots, ports, rates, limits)), strict=True)
+        return found
 
     def apply_limits(self, at: Numbers) -> None:
         """Hold flows to their station's limit: all flows of a station that asks for more lose the same part.

@@ -11,6 +11,7 @@ Usage counts what arrives of a station's known flows, before anything is dropped
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -24,6 +25,7 @@ from .connection import Connection
 from .dhcp import ETHERTYPE_IPV4, SERVER_PORT, UDP, host_name
 from .flow import Flow
 from .flow_table import NOBODYS, SLOTS, FlowTable
+from .misses import Demand, Limit, Misses
 from .probes import own_address, probe
 from .program import Program
 from .refusals import PACKETS
@@ -72,6 +74,7 @@ class Usage:
         self.table = flows
         self._heard: dict[tuple[Place, bytes], int] = {}
         """MAC address of each IP address, at its port and VLAN."""
+        self.misses = Misses()
         self.names: dict[int, str] = {}
         """Names that stations give themselves in DHCP, by MAC address."""
         self._slots: dict[int, int] = {}
@@ -244,8 +247,32 @@ class Usage:
 
     def of(self, *macs: int) -> list[UsageObservation]:
         """Return the usage of stations since they were first heard, and their current rates."""
-        rates = self.table.station_rates()
-        return [self.table.usage(self._slots.get(mac, NOBODYS), rates) for mac in macs]
+        rates, used = self.table.station_rates(), []
+        for mac in macs:
+            of = self.table.usage(self._slots.get(mac, NOBODYS), rates)
+            of["limit_up_missed"], of["limit_down_missed"] = (limit in self.misses.missed for limit in _limits(mac))
+            used.append(of)
+        return used
+
+    def judge(self, withheld: Mapping[int, float], now: float) -> None:
+        """Find the limits that are missed, and log those that begin and end to be; `withheld` as in `Misses.update`."""
+        demands, before = self.table.demands(), self.misses.missed
+        macs = {slot: mac for mac, slot in self._slots.items()} if demands else {}
+        limits = [Demand(_limits(macs[slot])[way], port, *rates) for way, slot, port, *rates in demands]
+        self.misses.update(limits, withheld, now)
+        self._log(self.misses.missed - before, "is missed: more has passed for 5 s")
+        self._log(before - self.misses.missed, "is missed no longer")
+
+    def forget_misses(self) -> None:
+        """Forget the limits that are missed, at the end of a session."""
+        self._log(self.misses.missed, "is not watched: the session has ended")
+        self.misses = Misses()
+
+    def _log(self, limits: Iterable[Limit], text: str) -> None:
+        name = self._config.name
+        for mac, direction in sorted(limits):
+            extra = {"access_point": name}
+            LOG.warning("%s: station %s: limit_%s_bps %s", name, format_mac(mac), direction, text, extra=extra)
 
     def all(self) -> dict[str, UsageObservation]:
         """Return the usage of each station that has flows, or had some recently, by its address."""
@@ -259,6 +286,11 @@ class Usage:
             {"address": format_mac(mac), "name": station.name or "", **each}
             for (mac, station), each in zip(told, used, strict=True)
         ]
+
+
+def _limits(mac: int) -> tuple[Limit, Limit]:
+    """Return the limits of a station, in the order of `UP` and `DOWN`."""
+    return (mac, "up"), (mac, "down")
 
 
 def _untagged(frame: bytes) -> tuple[tuple[int, int], int, bytes]:

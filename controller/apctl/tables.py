@@ -59,9 +59,10 @@ def endpoint(address: str, port: int) -> str:
 
 
 def standing(row: Mapping[str, Any]) -> str:
-    """Describe the lock and block of a station, in words."""
+    """Describe the lock and block of a station, and its limits that are missed, in words."""
+    missed = [f"limit {way} missed" for way in ("down", "up") if row[f"limit_{way}_missed"]]
     locked = "" if row["locked_port"] is None else f"locked to {row['locked_port']}"
-    return ", ".join(filter(None, ("blocked" if row["blocked"] else "", locked))) or "-"
+    return ", ".join(filter(None, (*missed, "blocked" if row["blocked"] else "", locked))) or "-"
 
 
 COLUMNS: dict[str, list[Column]] = {

@@ -61,6 +61,8 @@ _USAGE = {
     "bytes_down": 12_400_000,
     "rate_up_bps": 52_000.0,
     "rate_down_bps": 4_100_000.0,
+    "limit_up_missed": False,
+    "limit_down_missed": False,
 }
 _SAID = {
     "name": "Printer",

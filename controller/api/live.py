@@ -15,10 +15,10 @@ from ..agent.regulator import class_weight
 from ..config import AccessPointConfig, ClassId, MacAddress, Station
 from ..observation import (
     MEASURES,
+    NOTHING_USED,
     ClassObservation,
     FlowObservation,
     Observation,
-    UsageObservation,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
 from ..state.history import MAX_SAMPLES, answer_columns, resolution_for
@@ -222,7 +222,7 @@ async def _one_station(service: Service, name: str, address: str) -> Any:
         used: Any = await service.backend.usage(name, address)
         seen = [station for station in await service.monitor.stations(name) if station["address"] == address]
     except Refused:
-        used, seen = dict.fromkeys(UsageObservation.__annotations__, 0), []
+        used, seen = NOTHING_USED, []
     return {"address": address, **said, **used, "seen": seen}
 
 

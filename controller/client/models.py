@@ -411,6 +411,8 @@ class OneStationAnswer(TypedDict):
     bytes_down: int
     rate_up_bps: float
     rate_down_bps: float
+    limit_up_missed: bool
+    limit_down_missed: bool
     name: str | None
     locked_port: int | None
     blocked: bool
@@ -630,6 +632,8 @@ class StationAnswer(TypedDict):
     bytes_down: int
     rate_up_bps: float
     rate_down_bps: float
+    limit_up_missed: bool
+    limit_down_missed: bool
     address: str
     outer_vid: int
     inner_vid: int
@@ -670,6 +674,8 @@ class StationObservation(TypedDict):
     bytes_down: int
     rate_up_bps: float
     rate_down_bps: float
+    limit_up_missed: bool
+    limit_down_missed: bool
     address: str
     outer_vid: int
     inner_vid: int

@@ -232,6 +232,25 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     assert window.complaints() == []
 
 
+def test_limit_that_is_missed_is_on_the_page_in_rest_metrics_and_log(link_lab: SwitchLab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    where, row = f"stations/{STATION.hex(':')}", "section[aria-label=Stations] tbody tr"
+    assert controller.send("PATCH", where, {"limit_down_bps": 64_000}).status_code == 200
+    window.log_in(controller.url + "/" + AP, token(controller, "viewer"))
+    # No queue holds it, and marks do not: the sender says that its packets are ECN-capable, and does not slow down.
+    with talking(link_lab, flows=1):
+        wait_for(lambda: controller.get(where)["limit_down_missed"])
+        assert not controller.get(where)["limit_up_missed"]
+        window.wait_text(row, lambda text: "limit down missed" in text)
+        assert 'ap_stations_limit_missed{access_point="ap1"} 1.0' in controller.request("GET", "/metrics").text
+    wait_for(lambda: not controller.get(where)["limit_down_missed"])
+    begins = f"ap1: station {STATION.hex(':')}: limit_down_bps is missed"
+    told = [line for line in controller.errors.read_text().splitlines() if "limit_" in line]
+    assert told == [f"{begins}: more has passed for 5 s", f"{begins} no longer"]
+
+
 def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     window.log_in(controller.url, controller.token)

@@ -26,7 +26,7 @@ from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
-from accesspoint.controller.observation import Observation, PortObservation, UsageObservation
+from accesspoint.controller.observation import NOTHING_USED, Observation, PortObservation, UsageObservation
 from accesspoint.controller.samples import RETENTION, Bucket, Key, Recorder
 from accesspoint.controller.state import backup as backups
 from accesspoint.controller.state import history
@@ -246,9 +246,7 @@ STATION, OTHER = "02:00:00:00:00:0b", "ff:ff:ff:ff:ff:fe"
 
 
 def usage(down: int, up: int) -> UsageObservation:
-    return UsageObservation(
-        packets_up=1, bytes_up=up, packets_down=1, bytes_down=down, rate_up_bps=0.0, rate_down_bps=0.0
-    )
+    return {**NOTHING_USED, "packets_up": 1, "bytes_up": up, "packets_down": 1, "bytes_down": down}
 
 
 def test_what_stations_use_is_kept(engine: sa.Engine) -> None:

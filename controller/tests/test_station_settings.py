@@ -278,6 +278,17 @@ def test_a_weight_tells_who_gets_more_of_a_full_link(link_lab: SwitchLab) -> Non
         holds(lambda: got(link_lab.wires[1], 3), lambda heavy, light: heavy > 1.2 * light)
 
 
+def test_limit_that_queue_and_drops_keep_is_not_missed(radio: tuple[SwitchLab, Controller]) -> None:
+    lab, controller = radio
+    say(controller, STATION, limit_down_bps=200_000)
+    with traffic(lab.wires[2], udp(SERVER, STATION, 2000, 1000, size=1000, ecn=NOT_ECT), each=100):
+        wait_for(lambda: station(controller, STATION)["rate_down_bps"] > 600_000)
+        for _ in range(10):
+            assert not station(controller, STATION)["limit_down_missed"]
+            time.sleep(1)
+        assert station(controller, STATION)["rate_down_bps"] > 600_000
+
+
 def test_a_storm_of_addresses_is_not_listened_to_for_ever(radio: tuple[SwitchLab, Controller]) -> None:
     lab, controller = radio
 

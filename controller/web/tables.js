@@ -177,7 +177,7 @@ export function stations(page, ap, path, choose) {
 
 const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
   [[down, "down"], [up, "up"]].filter(([bps]) => bps != null).map(([bps, way]) => `${rate(bps)} ${way}`).join(", ") || "–";
-const standing = (station) => [station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
+const standing = (station) => [station.limit_down_missed ? "limit down missed" : "", station.limit_up_missed ? "limit up missed" : "", station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
   station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
 
 /** Usage of a station today and yesterday, by this browser's clock. */
