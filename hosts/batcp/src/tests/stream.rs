@@ -174,7 +174,7 @@ async fn without_an_answer_a_key_makes_no_plain_connection() {
     assert_eq!(listener.arrivals(), Arrivals { downgraded: 2, ..Arrivals::default() });
 }
 
-/// What a program ends was no fault of a path: later subflows keep long segments.
+/// Subflows that follow a reset keep long segments, as the program ended the connection, and no path did.
 #[tokio::test]
 async fn a_reset_is_no_failure_of_an_uplink() {
     let (mut listener, address) = listen(options());
