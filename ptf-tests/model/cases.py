@@ -18,6 +18,7 @@ from accesspoint.ptf_tests.model.policy import (
     GROUP_PORT,
     Entries,
     Flow,
+    Lane,
     Match,
     Memory,
     Result,
@@ -261,16 +262,20 @@ def entries(draw: st.DrawFn, packets: list[tuple[int, bytes]]) -> Entries:
         if draw(mostly):
             made.step.add(port)
         for ecn in range(CE):
-            if draw(rarely):
-                made.port_feedback[port, ecn] = draw(FEEDBACK)
+            if draw(st.booleans()):
+                made.port_feedback[port, ecn] = draw(OF_PORTS), draw(DEPTHS)
         for class_id in draw(st.sets(often(0, *range(1, 8)), max_size=2)):
             for ecn in draw(st.sets(st.integers(0, CE - 1))):
                 made.class_feedback[port, class_id, ecn] = draw(FEEDBACK), draw(st.integers(0, 1))
         for vlan in vlans:
             if draw(mostly):
                 made.learned.add((HOST + port, port, vlan))
+                if draw(often(True, False)):
+                    made.sends_in[HOST + port, port, vlan] = draw(LANES)
             if draw(mostly):
                 made.forward[HOST + port, vlan] = draw(often(port, *PORTS, weight=8))
+                if draw(st.booleans()):
+                    made.gets_in[HOST + port, vlan] = draw(LANES)
     for place in draw(st.sets(st.tuples(st.sampled_from((*PORTS, GROUP_PORT)), st.integers(1, 7)), max_size=2)):
         if draw(rarely):
             made.metered.add(place)
@@ -300,7 +305,15 @@ def entries(draw: st.DrawFn, packets: list[tuple[int, bytes]]) -> Entries:
     return made
 
 
+LANES = st.builds(
+    Lane,
+    st.sampled_from((0, 1, 2, 63, 64)),
+    st.sampled_from((0, 1, 100, 65535)),
+    st.sampled_from((0, 1, (1 << 32) - 1)),
+)
+DEPTHS = st.sampled_from((None, 0, 1, 2, (1 << 19) - 1))
 FEEDBACK = st.sampled_from((0, 0, ALWAYS, ALWAYS, ALWAYS // 2 + 1))
+OF_PORTS = often(ALWAYS, 0, ALWAYS // 2 + 1, weight=2)
 PUNTS = st.sampled_from(("send_to_cpu", "copy_to_cpu", "copy_to_cpu"))
 RESULTS = st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 1))
 

@@ -45,6 +45,15 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Lane:
+    """The part of the bulk's queue that a station's entry names, and what it gets of the wire. number: 0 is none."""
+
+    number: int
+    weight: int
+    rate: int
+
+
+@dataclass(frozen=True)
 class Rule(Generic[Result]):
     """The matching rule of the highest priority acts."""
 
@@ -57,6 +66,9 @@ class Rule(Generic[Result]):
 class Entries:
     """Entries of the controller; feedback is by the packet's codepoint, too.
 
+    sends_in, gets_in: lanes that entries of `learned` and `forward` name. port_feedback: with the depth from which on
+    it is for bulk in a lane; None: it is for all.
+
     metered: queues whose meter lets nothing through. gate: whether it does so. step: ports with a threshold; a packet
     that is alone does not wait for it.
     """
@@ -66,10 +78,12 @@ class Entries:
     punt: list[Rule[str]] = field(default_factory=list)
     learned: set[tuple[int, int, Vlan]] = field(default_factory=set)
     forward: dict[tuple[int, Vlan], int] = field(default_factory=dict)
+    sends_in: dict[tuple[int, int, Vlan], Lane] = field(default_factory=dict)
+    gets_in: dict[tuple[int, Vlan], Lane] = field(default_factory=dict)
     flows: dict[FlowKey, Flow] = field(default_factory=dict)
     classify: list[Rule[ClassResult]] = field(default_factory=list)
     class_feedback: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
-    port_feedback: dict[tuple[int, int], int] = field(default_factory=dict)
+    port_feedback: dict[tuple[int, int], tuple[int, int | None]] = field(default_factory=dict)
     ack_priority: dict[int, tuple[int, int]] = field(default_factory=dict)
     gate: dict[int, bool] = field(default_factory=dict)
     step: set[int] = field(default_factory=set)
@@ -136,7 +150,8 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     sent, marked = data, False
     index = egress << 3 | class_id
     if (regulated or demoted) and not (frame.tcp and frame.tcp.spared):
-        acts, mark_only = feedback(frame, flow, egress, class_id, entries)
+        in_lane = (asked == 0 or demoted) and lane_of(frame, port, entries) != 0
+        acts, mark_only = feedback(frame, flow, egress, class_id, in_lane, entries)
         if acts:
             sent, marked = mark(data, frame)
         dropped = acts and not marked and (not frame.ip or frame.ecn == NOT_ECT) and not mark_only
@@ -253,11 +268,23 @@ def is_held(above: float | None, now: float) -> bool:
     return age <= HELD
 
 
-def feedback(frame: Frame, flow: Flow | None, egress: int, class_id: int, entries: Entries) -> tuple[bool, bool]:
-    """Return whether feedback acts, from the sum of the flow's, port's and class's, and whether it may only mark."""
+def lane_of(frame: Frame, port: int, entries: Entries) -> int:
+    """Return the lane that the receiver's entry names, else that of the sender's (decision 45); 0: none."""
+    named = entries.gets_in.get((frame.dst, frame.vlan)) or entries.sends_in.get((frame.src, port, frame.vlan))
+    return named.number if named else 0
+
+
+def feedback(
+    frame: Frame, flow: Flow | None, egress: int, class_id: int, in_lane: bool, entries: Entries
+) -> tuple[bool, bool]:
+    """Return whether feedback acts, from the sum of the flow's, port's and class's, and whether it may only mark.
+
+    in_lane: the packet waits in a lane, which is empty, as those before it have left.
+    """
     of_class, mark_only = entries.class_feedback.get((egress, class_id, frame.ecn), (0, 0))
     of_flow = 0 if flow is None else flow.scalable_feedback if frame.ecn == ECT1 else flow.feedback
-    total = of_flow + entries.port_feedback.get((egress, frame.ecn), 0) + of_class
+    of_port, depth = entries.port_feedback.get((egress, frame.ecn), (0, None))
+    total = of_flow + (0 if in_lane and depth else of_port) + of_class
     if 0 < total < ALWAYS:
         raise Chance
     return total >= ALWAYS, bool(mark_only)

@@ -31,12 +31,16 @@ KINDS = (NOT_ECT, ECT1, ECT0)
 PIECE = 200  # packets; the socket that receives them holds so many, however late they are fetched
 
 
-def port_feedback(feedback: int, port: int = UPLINK, ecn: Iterable[int] = KINDS) -> list[P4TableEntry]:
-    """Entries that mark a port's egress packets of these codepoints with this probability (65535 = always)."""
-    return [
-        entry("port_feedback", {"egress_port": port, "ecn": kind}, "add_port_feedback", feedback=feedback)
-        for kind in ecn
-    ]
+def port_feedback(
+    feedback: int, port: int = UPLINK, ecn: Iterable[int] = KINDS, depth: int | None = None
+) -> list[P4TableEntry]:
+    """Entries that mark a port's egress packets of these codepoints with this probability (65535 = always).
+
+    depth: packets from which on they mark the bulk of a lane.
+    """
+    action = "add_port_feedback" if depth is None else "add_port_feedback_above"
+    parameters = {"feedback": feedback} if depth is None else {"feedback": feedback, "depth": depth}
+    return [entry("port_feedback", {"egress_port": port, "ecn": kind}, action, **parameters) for kind in ecn]
 
 
 def class_feedback(

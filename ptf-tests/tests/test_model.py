@@ -22,7 +22,7 @@ from accesspoint.ptf_tests.lib.base import (
 )
 from accesspoint.ptf_tests.lib.p4runtime import poll
 from accesspoint.ptf_tests.model.cases import PORTS, Case, cases
-from accesspoint.ptf_tests.model.policy import Chance, Entries, Flow, FlowKey, Memory, Rule, Vlan, decide
+from accesspoint.ptf_tests.model.policy import Chance, Entries, Flow, FlowKey, Lane, Memory, Rule, Vlan, decide
 from accesspoint.ptf_tests.tests.test_ack import prioritise_entry
 from accesspoint.ptf_tests.tests.test_mark import class_feedback, port_feedback
 from accesspoint.ptf_tests.tests.test_packet_io import punt_entry
@@ -30,6 +30,7 @@ from accesspoint.ptf_tests.tests.test_scalable import step_entry
 
 NO_PORT = 0  # where a frame goes that nobody has said a port of
 PLACES = (*PORTS, GROUP_PORT)
+STATION_ACTIONS = {"learn": ("known_source", "known_station"), "forward": ("forward_to", "forward_to_station")}
 CELLS = [
     *(
         (name, place << 3 | low)
@@ -66,6 +67,14 @@ def match_of(rule: Rule) -> dict[str, str]:
     }
 
 
+def station_entry(table: str, match: dict[str, int], lane: Lane | None, **parameters: int) -> P4TableEntry:
+    """An entry of a station; with a lane, by the action that names it."""
+    without, with_lane = STATION_ACTIONS[table]
+    if lane is None:
+        return entry(table, match, without, **parameters)
+    return entry(table, match, with_lane, **parameters, lane=lane.number, weight=lane.weight, rate=lane.rate)
+
+
 def flow_entry(key: FlowKey, flow: Flow) -> P4TableEntry:
     """A flow's entry."""
     version, src_addr, dst_addr, protocol, src_port, dst_port, ingress_port, egress_port, vlan = key
@@ -96,11 +105,20 @@ def written(entries: Entries) -> list[P4TableEntry]:
         ),
         *(punt_entry(str(rule.result), priority=rule.priority, **match_of(rule)) for rule in entries.punt),
         *(
-            entry("learn", {"src_addr": address, "ingress_port": port} | vlan_fields(vlan), "known_source")
+            station_entry(
+                "learn",
+                {"src_addr": address, "ingress_port": port} | vlan_fields(vlan),
+                entries.sends_in.get((address, port, vlan)),
+            )
             for address, port, vlan in sorted(entries.learned)
         ),
         *(
-            entry("forward", {"dst_addr": address} | vlan_fields(vlan), "forward_to", egress_port=port)
+            station_entry(
+                "forward",
+                {"dst_addr": address} | vlan_fields(vlan),
+                entries.gets_in.get((address, vlan)),
+                egress_port=port,
+            )
             for (address, vlan), port in entries.forward.items()
         ),
         *(
@@ -110,8 +128,8 @@ def written(entries: Entries) -> list[P4TableEntry]:
         ),
         *(
             written
-            for (port, ecn), share in entries.port_feedback.items()
-            for written in port_feedback(share, port, ecn=[ecn])
+            for (port, ecn), (share, depth) in entries.port_feedback.items()
+            for written in port_feedback(share, port, ecn=[ecn], depth=depth)
         ),
         *(
             prioritise_entry(queue, filter=filters, port=port)
