@@ -121,6 +121,18 @@ TESTS_OF_OWN_DATA = (
     "ConnectionOnUsedPortsOwesNothing",
 )
 
+NO_LANES = "it has no lanes: all bulk of a port is one queue"
+LANES_ARE_SET = "its traffic manager has the weights and rates of its lanes, not its packets"
+TESTS_OF_SHARES = "LanesShareByWeight", "LaneKeepsItsRate"
+NO_DEPTH = "its ingress knows the depth of no lane: the port's feedback is for all bulk"
+TESTS_OF_DEPTHS = (
+    "MarksSpareALaneWithoutAQueue",
+    "MarksFromNoDepthOn",
+    "LaneOfTheReceiverCounts",
+    "MarksAreForWhoMakesTheQueue",
+    "DepthIsOfTheBulk",
+)
+
 
 def pace_connections() -> None:
     """Pace BMv2's queues so that ACKs go before bulk: each has a rate of its own, and none waits for another."""
@@ -140,7 +152,8 @@ TARGETS = {
             "test_gate.LostPacketGivesBackItsPlace": "its P4Runtime server neither reads nor writes registers",
             "test_ack.FullPortDropsBulkFirst": OF_QUEUES,
             "test_group.OpaqueBulkKeepsItsOrder": OF_QUEUES,
-        },
+        }
+        | {f"test_lanes.{test}": NO_LANES for test in TESTS_OF_SHARES},
     ),
     "tofino": Elsewhere(
         "tofino",
@@ -151,6 +164,8 @@ TARGETS = {
         | {f"test_group.{test}": NO_HOLD for test in TESTS_OF_THE_HOLD}
         | {f"test_filter.{test}": NO_RUN for test in TESTS_OF_THE_RUN}
         | {f"test_own_data.{test}": NO_ORDER for test in TESTS_OF_OWN_DATA}
+        | {f"test_lanes.{test}": NO_DEPTH for test in TESTS_OF_DEPTHS}
+        | {f"test_lanes.{test}": LANES_ARE_SET for test in TESTS_OF_SHARES}
         | {"test_classify.DemotedPacketIsRegulated": DECIDED_BESIDE}
         | {"test_model.ProgramFollowsThePolicy": "the model has the gate, the hold and the ACK memory of v1model"}
         | {"test_flows.UnusedFlowAges": "its flow tables have no idle timeout; the controller goes by their counters"},

@@ -65,6 +65,7 @@ STAGE_TESTS = {
     "queue_meter": "test_classify",
     "port_feedback": "test_mark",
     "mark": "test_mark",
+    "lanes": "test_lanes",
 }
 MODULES = sorted(
     path.stem

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lanes: entries of stations forward and learn as others do, and marks spare a lane that holds nothing."""
+"""lanes: the bulk of a station waits in a queue of its own, and marks spare one that holds nothing.
+
+Where a target has no lanes, all bulk is one queue, and entries and marks are the same.
+"""
 
 from finsy import P4TableEntry
+from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import (
     ALWAYS,
     OTHER_STATION,
+    SLOW,
     STATION,
     UNTAGGED,
     UPLINK,
@@ -15,33 +20,24 @@ from accesspoint.ptf_tests.lib.base import (
     mac,
 )
 from accesspoint.ptf_tests.lib.packets import CE, ECT0, build_udp, set_ecn
-from accesspoint.ptf_tests.tests.test_mark import KINDS
+from accesspoint.ptf_tests.tests.test_mark import port_feedback
 
-LANE, LAST_LANE = 5, 64
-
-
-def station_entries(host: int, port: int, lane: int = LANE, weight: int = 100, rate: int = 0) -> list[P4TableEntry]:
-    """Entries of a station with a lane: what it sends and what it gets waits there."""
-    match = {"src_addr": mac(host), "ingress_port": port} | UNTAGGED
-    of_lane = {"lane": lane, "weight": weight, "rate": rate}
-    return [
-        entry("learn", match, "known_station", **of_lane),
-        entry("forward", {"dst_addr": mac(host)} | UNTAGGED, "forward_to_station", egress_port=port, **of_lane),
-    ]
+LANE, OTHER_LANE, LAST_LANE = 5, 6, 64
+FAR_STATION = 9  # behind the slow port, too
+WAITING = 6  # frames of 1000 bytes
+PRIORITY = 46  # DSCP of what waits ahead of the bulk
 
 
-def feedback_above(depth: int, feedback: int = ALWAYS, port: int = UPLINK) -> list[P4TableEntry]:
-    """Entries that mark a port's egress packets, bulk in a lane only if that holds so many packets."""
-    return [
-        entry(
-            "port_feedback",
-            {"egress_port": port, "ecn": kind},
-            "add_port_feedback_above",
-            feedback=feedback,
-            depth=depth,
-        )
-        for kind in KINDS
-    ]
+def sends_in(host: int, lane: int = LANE, weight: int = 100, rate: int = 0) -> P4TableEntry:
+    """The entry of a station behind its port whose bulk waits in a lane."""
+    match = {"src_addr": mac(host), "ingress_port": host} | UNTAGGED
+    return entry("learn", match, "known_station", lane=lane, weight=weight, rate=rate)
+
+
+def gets_in(host: int, port: int, lane: int = LANE, weight: int = 100, rate: int = 0) -> P4TableEntry:
+    """The entry of a station behind a port for whom bulk waits in a lane."""
+    match = {"dst_addr": mac(host)} | UNTAGGED
+    return entry("forward", match, "forward_to_station", egress_port=port, lane=lane, weight=weight, rate=rate)
 
 
 class StationWithLane(HostsTest):
@@ -49,8 +45,7 @@ class StationWithLane(HostsTest):
 
     def runTest(self) -> None:
         for lane in (LANE, LAST_LANE):
-            entries = station_entries(STATION, STATION, lane, rate=1000)
-            self.modify(*entries)
+            self.modify(sends_in(STATION, lane, rate=1000), gets_in(STATION, STATION, lane, rate=1000))
             for ingress, egress in ((STATION, UPLINK), (UPLINK, STATION)):
                 packet = build_udp(ingress, egress)
                 self.send(ingress, packet)
@@ -59,27 +54,131 @@ class StationWithLane(HostsTest):
 
 
 class MarksSpareALaneWithoutAQueue(HostsTest):
-    """Feedback above a depth is for bulk without a lane, in a lane that holds so much, and in no lane at all."""
+    """Feedback above a depth is for bulk without a lane, and for what is no bulk."""
 
     def runTest(self) -> None:
-        self.modify(*station_entries(STATION, STATION))
-        spared, other = build_udp(STATION, UPLINK, ecn=ECT0), build_udp(OTHER_STATION, UPLINK, ecn=ECT0)
-        self.insert(*feedback_above(1))
-        self.send(STATION, spared)
-        self.expect(UPLINK, spared)
-        self.send(OTHER_STATION, other)
-        self.expect(UPLINK, set_ecn(other, CE))
+        self.modify(sends_in(STATION), gets_in(STATION, STATION))
+        for ingress, egress in ((STATION, UPLINK), (UPLINK, STATION)):
+            spared = build_udp(ingress, egress, ecn=ECT0)
+            self.insert(*port_feedback(ALWAYS, egress, depth=1))
+            self.send(ingress, spared)
+            self.expect(egress, spared)
+        without_lane, no_bulk = (build_udp(source, UPLINK, ecn=ECT0) for source in (OTHER_STATION, STATION))
+        self.send(OTHER_STATION, without_lane)
+        self.expect(UPLINK, set_ecn(without_lane, CE))
         self.insert(class_entry(0, queue=3))
-        self.send(STATION, spared)
-        self.expect(UPLINK, set_ecn(spared, CE))
+        self.send(STATION, no_bulk)
+        self.expect(UPLINK, set_ecn(no_bulk, CE))
 
 
 class MarksFromNoDepthOn(HostsTest):
     """Feedback above depth 0 is for all."""
 
     def runTest(self) -> None:
-        self.modify(*station_entries(STATION, STATION))
-        self.insert(*feedback_above(0))
+        self.modify(sends_in(STATION))
+        self.insert(*port_feedback(ALWAYS, depth=0))
         packet = build_udp(STATION, UPLINK, ecn=ECT0)
         self.send(STATION, packet)
         self.expect(UPLINK, set_ecn(packet, CE))
+
+
+class LaneOfTheReceiverCounts(HostsTest):
+    """Between two stations bulk waits in the lane of the one that gets it, if its entry names one."""
+
+    def runTest(self) -> None:
+        self.insert(*port_feedback(ALWAYS, OTHER_STATION, depth=1))
+        packet = build_udp(STATION, OTHER_STATION, ecn=ECT0)
+        for sender, receiver, spared in ((LANE, None, True), (LANE, 0, False), (0, LANE, True)):
+            self.modify(sends_in(STATION, sender))
+            if receiver is not None:
+                self.modify(gets_in(OTHER_STATION, OTHER_STATION, receiver))
+            self.send(STATION, packet)
+            self.expect(OTHER_STATION, packet if spared else set_ecn(packet, CE))
+
+
+class SlowLanesTest(HostsTest):
+    """A test of what waits for the slow port: 0.2 s for each frame of 1000 bytes."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.insert(class_entry(1, queue=3, dscp=PRIORITY), *port_feedback(ALWAYS, SLOW, [ECT0], depth=2))
+
+    def keep_busy(self, source: int, dscp: int = 0) -> None:
+        """Send frames to the slow port, and see the first two leave."""
+        frames = [build_udp(source, SLOW, size=1000, sport=number, dscp=dscp) for number in range(2 + WAITING)]
+        self.send(source, *frames)
+        self.expect(SLOW, *frames[:2])
+
+    def receive_rest(self, others: int) -> list[bytes]:
+        """The frames that `keep_busy` left behind, and so many others, in the order in which they leave."""
+        return [frame for _ in range(WAITING + others) if (frame := self.receive(SLOW)) is not None]
+
+
+class MarksAreForWhoMakesTheQueue(SlowLanesTest):
+    """Bulk whose lane holds packets is marked, that of another lane is not, and none once the lane has drained."""
+
+    def runTest(self) -> None:
+        self.modify(sends_in(STATION), sends_in(OTHER_STATION, OTHER_LANE))
+        self.keep_busy(STATION)
+        own, other = build_udp(STATION, SLOW, ecn=ECT0), build_udp(OTHER_STATION, SLOW, ecn=ECT0)
+        self.send(STATION, own)
+        self.send(OTHER_STATION, other)
+        left = self.receive_rest(2)
+        self.assertIn(set_ecn(own, CE), left)
+        self.assertIn(bytes(other), left)
+        self.send(STATION, own)
+        self.expect(SLOW, own)
+
+
+class DepthIsOfTheBulk(SlowLanesTest):
+    """What waits ahead of the bulk is in no lane."""
+
+    def runTest(self) -> None:
+        self.modify(sends_in(STATION))
+        self.keep_busy(STATION, dscp=PRIORITY)
+        bulk = build_udp(STATION, SLOW, ecn=ECT0)
+        self.send(STATION, bulk)
+        self.assertIn(bytes(bulk), self.receive_rest(1))
+
+
+class SharesTest(SlowLanesTest):
+    """A test of two lanes that wait for the slow port."""
+
+    def order(self, *ways: tuple[int, int], counts: tuple[int, int], size: int) -> str:
+        """Return the order in which frames of the lanes A and B leave; each has the source and target of a way."""
+        self.keep_busy(UPLINK, dscp=PRIORITY)
+        names: dict[bytes, str] = {}
+        for name, (source, target), count in zip("AB", ways, counts, strict=True):
+            frames: list[Packet] = [build_udp(source, target, size=size, sport=number) for number in range(count)]
+            self.send(source, *frames)
+            names |= {bytes(frame): name for frame in frames}
+        return "".join(names[frame] for frame in self.receive_rest(sum(counts)) if frame in names)
+
+    def both_ways(self, weights: tuple[int, int], rate: int, counts: tuple[int, int], size: int) -> list[str]:
+        """Return the orders of lanes of senders and of lanes of receivers. rate: of A."""
+        self.modify(sends_in(STATION, LANE, weights[0], rate), sends_in(OTHER_STATION, OTHER_LANE, weights[1]))
+        up = self.order((STATION, SLOW), (OTHER_STATION, SLOW), counts=counts, size=size)
+        self.modify(gets_in(SLOW, SLOW, LANE, weights[0], rate))
+        self.insert(gets_in(FAR_STATION, SLOW, OTHER_LANE, weights[1]))
+        down = self.order((UPLINK, SLOW), (UPLINK, FAR_STATION), counts=counts, size=size)
+        return [up, down]
+
+
+class LanesShareByWeight(SharesTest):
+    """Of a full port a lane has as much as the weights of its entries say."""
+
+    def runTest(self) -> None:
+        for order in self.both_ways((400, 100), rate=0, counts=(24, 24), size=200):
+            self.assertEqual((order.count("A"), order.count("B")), (24, 24))
+            # In one round of deficit round robin A may send 6056 bytes and B 1514.
+            self.assertLess(order[: order.rindex("A")].count("B"), 12, order)
+
+
+class LaneKeepsItsRate(SharesTest):
+    """A lane with a rate waits for it, while others go."""
+
+    def runTest(self) -> None:
+        # At 1000 bytes/s, with a burst of 3028 bytes, A's last frame is paid for after 4 s. B's have left after 3.4 s.
+        for order in self.both_ways((100, 100), rate=8, counts=(8, 11), size=1000):
+            self.assertEqual((order.count("A"), order.count("B")), (8, 11))
+            self.assertEqual(order[-1], "A", order)
