@@ -76,14 +76,16 @@ class NewOwnerOfAnIndexIsNotScalable(ScalableTest):
     """An earlier owner of the flow index decides nothing about the next one's CE."""
 
     def runTest(self) -> None:
-        first = flow_entry(STATION, UPLINK, flow_index=122, generation=1)
-        self.insert(first)
-        self.send_udp(ECT1, CE)
-        self.expect_scalable(2, 0)
-        self.delete(first)
-        self.insert(flow_entry(STATION, UPLINK, flow_index=122, generation=2, sport=9))
-        self.send_udp(CE, sport=9)
-        self.expect_scalable(0, 1)
+        for version in (4, 6):
+            index = 140 + version
+            first = flow_entry(STATION, UPLINK, version=version, flow_index=index, generation=1)
+            self.insert(first)
+            self.send_udp(ECT1, CE, version=version)
+            self.expect_scalable(2, 0)
+            self.delete(first)
+            self.insert(flow_entry(STATION, UPLINK, version=version, flow_index=index, generation=2, sport=9))
+            self.send_udp(CE, version=version, sport=9)
+            self.expect_scalable(0, 1)
 
 
 class UnresponsiveFlowIsBulk(ScalableTest):
