@@ -82,8 +82,6 @@ def _isolation_goals(what: str, least: float) -> tuple[Goal, ...]:
         Goal(
             f"the station with one {what[:-1]} has {{value}} of what both send (at least {{limit}})",
             lambda medians: min(_of_ecn(medians, "share")), at_least=0.45,
-            why="no window falls below two segments: 32 of them hold the queue whatever is fed back, and strict "
-            "priorities cannot serve stations in turn",
         ),
         Goal(
             f"the station with one {what[:-1]} has no more than its half: {{value}} (at most {{limit}})",
