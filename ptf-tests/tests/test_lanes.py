@@ -131,7 +131,7 @@ class MarksAreForWhoMakesTheQueue(SlowLanesTest):
 
 
 class DepthIsOfTheBulk(SlowLanesTest):
-    """What waits ahead of the bulk is in no lane."""
+    """Packets ahead of the bulk wait in no lane."""
 
     def runTest(self) -> None:
         self.modify(sends_in(STATION))
@@ -165,7 +165,7 @@ class SharesTest(SlowLanesTest):
 
 
 class LanesShareByWeight(SharesTest):
-    """Of a full port a lane has as much as the weights of its entries say."""
+    """Lanes of a full port share it by the weights in their entries."""
 
     def runTest(self) -> None:
         for order in self.both_ways((400, 100), rate=0, counts=(24, 24), size=200):
