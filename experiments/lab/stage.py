@@ -188,9 +188,10 @@ class Stage:
         another one for this flow."""
         ends, up = [self.server, self.station(flow.station)], flow.direction == "up"
         sender, receiver = ends[::-1] if up else ends
+        port = traffic.IPERF_PORT + sum(before.streams for before, _, _ in self._flows)
         made = traffic.Transfer(
             sender, receiver, address or self._address_of(flow), self.samples, self.started, quantity="rate_mbps",
-            source=flow.name, port=traffic.IPERF_PORT + len(self._flows), streams=flow.streams, each=flow.each,
+            source=flow.name, port=port, streams=flow.streams, each=flow.each,
             options=options, stops="sender" if up else "receiver",
         )  # fmt: skip
         looks: list[str] = []

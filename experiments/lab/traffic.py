@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from accesspoint.experiments.lab.probe import PER_SECOND
@@ -17,26 +18,20 @@ IPERF_PORT = 5201
 PROBE_PORT = 8620
 LISTEN_TIMEOUT = 5.0  # s
 PATIENCE = 86_400_000  # ms without data, the most that iperf3 takes: a flow that gets nothing is a result
+LATE = 8  # intervals in which the lines of all streams come
 GRACE = 1.0  # s before the end in which a probe may be under way
-_INTERVAL_LINE = re.compile(r"\[\s*(\d+|SUM)\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
+_INTERVAL_LINE = re.compile(r"\[\s*\d+\]\s+([\d.]+)-([\d.]+)\s+sec\s+[\d.]+ \w+\s+([\d.]+) Kbits/sec\s*$")
 _FAIR = ("chrt", "--other", "0")  # not real-time like who starts it: accesspoint.experiments.lab.stage.put_first
 _ERROR = re.compile(r"iperf3: (?:parameter )?error - (.*)")
 
 
-def parse_interval(line: str, streams: int = 1) -> tuple[float, float, float] | None:
-    """(start s, end s, Mb/s) of an interval line of `iperf3 -f k`; None for any other line, totals too."""
-    interval = _interval(line)
-    return interval[1:] if interval and (interval[0] == "SUM") == (streams > 1) else None
-
-
-def _interval(line: str) -> tuple[str, float, float, float] | None:
-    """Return (stream or SUM, start s, end s, Mb/s) of an interval line, of one stream or of all; None for any other
-    line."""
+def parse_interval(line: str) -> tuple[float, float, float] | None:
+    """Return (start s, end s, Mb/s) of an interval line of `iperf3 -f k`; None for any other line, totals too."""
     match = _INTERVAL_LINE.search(line)
     if not match:
         return None
-    start, end, rate = float(match[2]), float(match[3]), float(match[4]) / 1e3
-    return (match[1], start, end, rate) if end > start else None
+    start, end, rate = float(match[1]), float(match[2]), float(match[3]) / 1e3
+    return (start, end, rate) if end > start else None
 
 
 class Reader(threading.Thread):
@@ -53,15 +48,21 @@ class Reader(threading.Thread):
             self._take(line)
 
 
+def _report(port: int) -> list[str]:
+    return ["-p", str(port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
+
+
 class Transfer:
-    """A flow at work: iperf3 at both ends, sampled where its data arrives.
+    """A flow at work: iperf3 at both ends of each stream, sampled where its data arrives.
 
     sender, receiver: hosts; `address` is the sender's. quantity, source: of the samples, which go to `samples`.
-    started: the arm's start, s since the epoch. each: single streams are sampled, too. options: more of the receiver's.
-    stops: which end does in `end`; what a sender's socket has is still sent.
+    started: the arm's start, s since the epoch. port: of the first stream, the others have the next ones. each: single
+    streams are sampled, too. options: more of the receiver's. stops: which end does in `end`; what a sender's socket
+    has is still sent.
 
-    The receiver connects (`-R`). A client that sends spins from its connection on until the server's word to begin
-    comes, and that word may wait behind an upload: in virtual time each second of it takes minutes.
+    The receiver connects (`-R`), and each stream has an iperf3 of its own. A client that sends spins from its
+    connection on until the server's word to begin comes, and a server that sends until its last stream has come: in
+    virtual time a process that spins keeps all others from the clock.
     """
 
     def __init__(
@@ -82,59 +83,77 @@ class Transfer:
     ) -> None:
         self.name = source or quantity
         self.sender = sender
-        self._receiver, self._address, self._port = receiver, address, port
-        self._streams, self._each = streams, each
+        self._receiver, self._address = receiver, address
+        self._ports = range(port, port + streams)
+        self._each = each
         self._options = options
         self._sampled = quantity, source
         self._samples = samples
         self._arm_started = started
-        self._first = float("inf")
-        self._stops: subprocess.Popen[str] | None = None
+        self._first = dict.fromkeys(self._ports, float("inf"))
+        self._sums: dict[int, float] = {}
+        """Rates of all streams in the intervals whose lines still come, by their numbers."""
+        self._adds = threading.Lock()
         self._ended = False
         self.error = ""
-        self.listening = threading.Event()
-        self._report = ["-p", str(port), "-i", str(INTERVAL), "-f", "k", "--forceflush"]
-        sends = popen(sender, ["iperf3", "-s", "-1", *self._report])
-        Reader(sends, self._note)
-        if stops == "sender":
-            self._stops = sends
+        self._listening = threading.Semaphore(0)
+        senders = [popen(sender, ["iperf3", "-s", "-1", *_report(each)]) for each in self._ports]
+        for process in senders:
+            Reader(process, self._note)
+        self._stops = senders if stops == "sender" else []
 
     def await_listening(self) -> None:
-        """Raises LabError when the server does not come up."""
-        if not self.listening.wait(LISTEN_TIMEOUT):
-            raise LabError(f"iperf3 did not start at the sender: {self.error or 'no output'}")
+        """Raises LabError when the servers do not come up."""
+        for _ in self._ports:
+            if not self._listening.acquire(timeout=LISTEN_TIMEOUT):
+                raise LabError(f"iperf3 did not start at the sender: {self.error or 'no output'}")
 
     def begin(self, seconds: float) -> None:
         """Start to send; `end` stops it, after `seconds` at the latest."""
-        command = [*_FAIR, "iperf3", "-c", self._address, "-R", *self._report, "-t", str(round(seconds) + 10)]
-        command += ["-P", str(self._streams), "--rcv-timeout", str(PATIENCE), *self._options]
-        receives = popen(self._receiver, command)
-        Reader(receives, self._take)
-        self._stops = self._stops or receives
+        receivers = []
+        for port in self._ports:
+            command = [*_FAIR, "iperf3", "-c", self._address, "-R", *_report(port), "-t", str(round(seconds) + 10)]
+            receives = popen(self._receiver, [*command, "--rcv-timeout", str(PATIENCE), *self._options])
+            Reader(receives, partial(self._take, port))
+            receivers.append(receives)
+        self._stops = self._stops or receivers
 
     def end(self) -> None:
         self._ended = True
-        if self._stops:
-            self._stops.terminate()
+        for process in self._stops:
+            process.terminate()
+        with self._adds:
+            self._give(len(self._sums))
 
-    def _take(self, line: str) -> None:
-        interval = _interval(line)
+    def _take(self, port: int, line: str) -> None:
+        interval = parse_interval(line)
         if not interval:
             self._note(line)
             return
         # iperf3 counts from its own start. A line comes after its interval, or later: the earliest decides.
-        stream, start, end, rate = interval
-        self._first = min(self._first, time.time() - end)
-        middle = self._first - self._arm_started + (start + end) / 2
+        start, end, rate = interval
+        self._first[port] = min(self._first[port], time.time() - end)
+        middle = self._first[port] - self._arm_started + (start + end) / 2
         quantity, source = self._sampled
-        if (stream == "SUM") == (self._streams > 1):
+        if self._each:
+            self._samples.append(Sample(middle, "stream_mbps", rate, end - start, f"{source}/{port - self._ports[0]}"))
+        if len(self._ports) == 1:
             self._samples.append(Sample(middle, quantity, rate, end - start, source))
-        if stream != "SUM" and self._each:
-            self._samples.append(Sample(middle, "stream_mbps", rate, end - start, f"{source}/{stream}"))
+            return
+        with self._adds:
+            number = round(middle / INTERVAL)
+            self._sums[number] = self._sums.get(number, 0.0) + rate * (end - start) / INTERVAL
+            self._give(len(self._sums) - LATE)
+
+    def _give(self, most: int) -> None:
+        """Sample the first intervals, `most` of them."""
+        quantity, source = self._sampled
+        for number in sorted(self._sums)[: max(0, most)]:
+            self._samples.append(Sample(number * INTERVAL, quantity, self._sums.pop(number), INTERVAL, source))
 
     def _note(self, line: str) -> None:
         if line.startswith("Server listening"):
-            self.listening.set()
+            self._listening.release()
         elif (match := _ERROR.search(line)) and not self._ended:
             self.error = match[1]
 
@@ -145,7 +164,9 @@ class Transfer:
 
     def tcp_info(self) -> str:
         """Return what the sending kernel reports of the connection; with -o also what was negotiated."""
-        return str(self.sender.run("ss", "-tionH", f"( sport = :{self._port} or dport = :{self._port} )"))
+        first, last = self._ports[0], self._ports[-1]
+        ports = (f"( {end} >= :{first} and {end} <= :{last} )" for end in ("sport", "dport"))
+        return str(self.sender.run("ss", "-tionH", f"( {' or '.join(ports)} )"))
 
 
 class Probe:

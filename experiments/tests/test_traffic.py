@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The output of iperf3, and the probe on loopback."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -21,27 +22,23 @@ from accesspoint.topologies.requirements import ROOT, LabError
 RECEIVED = "[  5]   0.25-0.50   sec   410 KBytes  13435 Kbits/sec                  \n"
 SENT = "[  5]   0.00-0.25   sec  1.25 MBytes  41943 Kbits/sec    0    118 KBytes       \n"
 TOTAL = "[  5]   0.00-9.04   sec  14.1 MBytes  13108 Kbits/sec                  receiver\n"
-SUM = "[SUM]   1.00-1.25   sec  98.5 KBytes  3227 Kbits/sec                  \n"
 IDLE = "[  5]   4.25-4.50   sec  0.00 Bytes  0.00 Kbits/sec                  \n"
 EMPTY = "[  5]   9.00-9.00   sec  0.00 Bytes  0.00 Kbits/sec                  \n"
 
 
 @pytest.mark.parametrize(
-    ("line", "streams", "expected"),
+    ("line", "expected"),
     [
-        (RECEIVED, 1, (0.25, 0.5, 13.435)),
-        (RECEIVED, 2, None),
-        (SUM, 2, (1.0, 1.25, 3.227)),
-        (SUM, 1, None),
-        (IDLE, 1, (4.25, 4.5, 0.0)),
-        (EMPTY, 1, None),
-        (SENT, 1, None),
-        (TOTAL, 1, None),
-        ("Server listening on 5201 (test #1)\n", 1, None),
+        (RECEIVED, (0.25, 0.5, 13.435)),
+        (IDLE, (4.25, 4.5, 0.0)),
+        (EMPTY, None),
+        (SENT, None),
+        (TOTAL, None),
+        ("Server listening on 5201 (test #1)\n", None),
     ],
 )
-def test_interval_lines(line: str, streams: int, expected: tuple[float, float, float] | None) -> None:
-    assert parse_interval(line, streams) == expected
+def test_interval_lines(line: str, expected: tuple[float, float, float] | None) -> None:
+    assert parse_interval(line) == expected
 
 
 def test_the_probe_measures_the_round_trip_and_both_ways() -> None:
@@ -114,6 +111,19 @@ def test_a_connection_that_lost_its_first_packet_may_have_no_ecn() -> None:
     assert report["problems"] == ["downlink negotiated ECN"]
 
 
+def free_ports(number: int) -> int:
+    """Return the first of so many ports in a row that are free."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as held:
+            try:
+                for port in range(first, first + number):
+                    held.enter_context(socket.socket()).bind(("", port))
+            except (OSError, OverflowError):
+                continue
+            return first
+
+
 class Loopback:
     """A host, as far as a transfer knows one."""
 
@@ -138,6 +148,30 @@ def test_a_transfer_is_sampled_and_waits_as_long_as_a_run_may_take(stops: Litera
     sender, receiver = host.commands
     assert "-s" in sender and "-R" in receiver  # a client that sends spins until it may begin
     assert int(receiver[receiver.index("--rcv-timeout") + 1]) >= MAX_SECONDS * 1000
+
+
+def test_streams_are_sampled_together_and_each() -> None:
+    host, samples = Loopback(), list[Sample]()
+    made = Transfer(
+        host, host, "127.0.0.1", samples, time.time(), quantity="rate_mbps", source="up", port=free_ports(3), streams=3,
+        each=True,
+    )  # fmt: skip
+    made.await_listening()
+    made.begin(3)
+
+    def together() -> list[Sample]:
+        return [s for s in samples if s.quantity == "rate_mbps"]
+
+    assert eventually(lambda: len(together()) > 2, 120)
+    made.end()
+    made.require_alive()
+    assert sum("-s" in command for command in host.commands) == 3  # one that waits for more streams spins
+    assert not any("-P" in command for command in host.commands)
+    streams = [s for s in samples if s.quantity == "stream_mbps"]
+    assert {s.source for s in streams} == {"up/0", "up/1", "up/2"}
+    assert {s.source for s in together()} == {"up"} and len({s.time for s in together()}) == len(together())
+    carried = sum(s.value * s.span for s in streams)
+    assert 0 < sum(s.value * s.span for s in together()) <= 1.001 * carried
 
 
 def test_a_transfer_with_an_option_that_cannot_be_is_no_result() -> None:
