@@ -19,29 +19,17 @@ from accesspoint.topologies.links.profiles import PROFILES
 SECONDS, UP, SETTLED = 70, 10, 30
 """s: of the timeline; from when on uploads send; from when on counts: 200 initial windows are 24 s of the uplink."""
 STREAMS = (32, 200)
-MAX_STREAMS = 100
-"""Streams of one iperf3, which takes 128."""
-NAMES = "uploads*"
-
-
-def _uploads(number: int) -> tuple[Flow, ...]:
-    parts = [min(MAX_STREAMS, number - start) for start in range(0, number, MAX_STREAMS)]
-    return tuple(
-        Flow(f"uploads{place}", "up", UP, streams=part, each=True, cwnd_limited=False)
-        for place, part in enumerate(parts, start=1)
-    )
 
 
 def _many(point: Point, arm: Arm) -> AccessPoint:
-    return AccessPoint(
-        PROFILES["testbed"], SECONDS, (Flow("download", "down"), *_uploads(int(point["uploads"]))), peers=PEERS
-    )
+    uploads = Flow("uploads", "up", UP, streams=int(point["uploads"]), each=True, cwnd_limited=False)
+    return AccessPoint(PROFILES["testbed"], SECONDS, (Flow("download", "down"), uploads), peers=PEERS)
 
 
 UNEVEN = {
     32: "in one repeat an upload has more than twice its even share (seen, not explained)",
-    200: "the initial windows of the program that begins first fill the uplink's 1000 packets, 12 s of it; its ACKs "
-    "let its own next packets in, and what the other one sends is dropped until the first marks come back, as late as "
+    200: "the initial windows of the uploads that begin first fill the uplink's 1000 packets, 12 s of it; their ACKs "
+    "let their own next packets in, and what the others send is dropped until the first marks come back, as late as "
     "that (lock-out, RFC 2309, section 2). Those that send share evenly",
 }
 
@@ -85,8 +73,8 @@ EXPERIMENT = Experiment(
         Measure("download_alone", "Mb/s", "download, before the uploads", rate("download", 0, UP)),
         Measure("download_during", "Mb/s", "download during the uploads", rate("download", SETTLED)),
         Measure("download_starting", "Mb/s", "download in their first 20 s", rate("download", UP, SETTLED)),
-        Measure("uploads", "Mb/s", "uploads together", rate(NAMES, SETTLED)),
-        Measure("fair", "", "Jain's index of the uploads", jain(NAMES, SETTLED, quantity="stream_mbps")),
+        Measure("uploads", "Mb/s", "uploads together", rate("uploads", SETTLED)),
+        Measure("fair", "", "Jain's index of the uploads", jain("uploads*", SETTLED, quantity="stream_mbps")),
         Measure("ping_p50", "ms", "ping under load, median", quantile("ping_ms", 0.5, SETTLED), "{:.1f}"),
         Measure("ping_mean", "ms", "ping under load, mean", mean("ping_ms", SETTLED), "{:.1f}"),
         ping_added(SETTLED),
