@@ -232,6 +232,55 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     assert window.complaints() == []
 
 
+def press(window: Browser, word: str) -> None:
+    """Press the button of this word, or of this label, in the settings."""
+    window.run(
+        "const [word] = arguments;"
+        "const buttons = [...document.querySelectorAll('section[aria-label=Settings] button')];"
+        "buttons.find((one) => one.textContent === word || one.ariaLabel === word).click()",
+        word,
+    )
+
+
+def test_an_admin_makes_groups_and_a_schedule(link_lab: SwitchLab, window: Browser) -> None:
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    link_lab.introduce(controller)
+    window.log_in(controller.url, token(controller, "admin"))
+    window.open(f"{controller.url}/{AP}")
+    groups, periods = "table[aria-label='Groups of stations'] tbody", "table[aria-label=Schedule] tbody"
+    window.wait_text("section[aria-label=Settings]", lambda text: "No groups" in text and "No schedule" in text)
+    press(window, "Add a group")
+    dialog(window, Name="guests", Weight="0.5", Limit_down="2")
+    window.wait_text(groups, lambda text: text.startswith("guests 0.5 2.00 Mbit/s \N{EN DASH} 0"))
+    press(window, "Edit group guests")
+    dialog(window, Limit_up="0.3")
+    window.wait_text(groups, lambda text: "300 kbit/s" in text)
+    made = {"weight": 0.5, "limit_down_bps": 2_000_000, "limit_up_bps": 300_000}
+    assert controller.get("config")["groups"] == {"guests": made}
+    # A station joins it.
+    window.wait_text("section[aria-label=Stations] tbody button", lambda text: text == STATION.hex(":"))
+    window.type("section[aria-label=Stations] tbody button", "\n")
+    wait_for(lambda: "guests" in window.text("dialog[open]"))
+    dialog(window, Group="guests")
+    window.wait_text("section[aria-label=Stations] tbody", lambda text: "in guests" in text)
+    window.wait_text(groups, lambda text: "300 kbit/s 1" in text)
+    press(window, "Add a period")
+    dialog(window, Port="2", From="18:00", To="23:00", Days="sat,sun", Rate="0.5")
+    window.wait_text(periods, lambda text: text.startswith("2 18:00 23:00 Saturday and Sunday 500 kbit/s"))
+    schedule = controller.get("config")["ports"][1]["schedule"]
+    assert schedule == [{"start": "18:00", "end": "23:00", "days": ["sat", "sun"], "capacity_bps": 500_000}]
+    press(window, "Remove period of port 2")
+    dialog(window)
+    wait_for(lambda: controller.get("config")["ports"][1]["schedule"] == [])
+    press(window, "Remove group guests")
+    dialog(window)
+    # Stations are in it.
+    window.wait_text("dialog .why", lambda text: "into group guests, which is not in" in text)
+    assert "guests" in controller.get("config")["groups"]
+    assert window.complaints() == []
+
+
 def test_limit_that_is_missed_is_on_the_page_in_rest_metrics_and_log(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()
     controller = link_lab.controller()

@@ -54,6 +54,31 @@ export function dialog(title, word, act, ...children) {
   return element;
 }
 
+/** A table of what an operator adds and removes. `show(rows)` takes { name, cells, buttons } of each row, the buttons by their words, and
+ * keeps rows that stay: a button must not disappear while it is pressed. */
+export function listing(title, columns, none, add) {
+  const body = h("tbody", { role: "rowgroup" });
+  const table = h("table", { class: "grid", role: "table", "aria-label": title, hidden: true }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
+    ...[...columns, ""].map((column) => h("th", { scope: "col", role: "columnheader" }, column || h("span", { class: "hidden" }, "Change"))))), body);
+  const empty = h("p", { class: "faint" }, none);
+  const element = h("div", {}, h("div", { class: "tools" }, h("h3", {}, title), h("span", { class: "grow" }),
+    add ? h("button", { type: "button", onclick: add.act }, add.word) : null),
+  h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table of ${title.toLowerCase()}` }, table), empty);
+  let shown = "[]";
+  function show(rows) {
+    const text = JSON.stringify(rows.map(({ name, cells }) => [name, ...cells]));
+    if (text === shown) return;
+    shown = text;
+    empty.hidden = rows.length > 0;
+    table.hidden = !rows.length;
+    body.replaceChildren(...rows.map(({ name, cells, buttons }) => h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, name),
+      ...cells.map((cell) => h("td", { role: "cell" }, cell)),
+      h("td", { role: "cell" }, h("div", { class: "actions" }, ...(add ? Object.entries(buttons) : []).map(([word, act]) =>
+        h("button", { type: "button", "aria-label": `${word} ${name}`, onclick: act }, word.split(" ", 1)[0])))))));
+  }
+  return { element, show };
+}
+
 /** Ask before an action that cannot be undone. */
 export function confirmed(title, text, word, act) {
   return dialog(title, word, async () => {

@@ -2,7 +2,9 @@
 // Settings of an access point: features, law, rates of ports, rules; and for admins, its connection and removal.
 
 import { Problem, ask } from "./api.js";
-import { confirmed, dialog, field, numberIn } from "./forms.js";
+import { confirmed, dialog, field, listing, numberIn } from "./forms.js";
+import { groupsOf } from "./groups.js";
+import { scheduleOf } from "./schedule.js";
 import { announce, className, h, say } from "./ui.js";
 
 const FEATURES = [
@@ -25,7 +27,6 @@ export function settings(page, ap, path) {
   let timer = 0;
   let open = true;
   let busy = false;
-  let shown = "";
 
   const switches = FEATURES.map(([name, title, text]) => {
     const box = h("input", { type: "checkbox", role: "switch", id: `feature-${name}`, disabled: true,
@@ -39,11 +40,10 @@ export function settings(page, ap, path) {
   const rates = h("div", {});
   const rateOf = new Map();
 
-  const RULE_COLUMNS = ["Rule", "Matches", "Class", "Queue", "Regulated", "Priority", ""];
-  const ruleBody = h("tbody", { role: "rowgroup" });
-  const ruleTable = h("table", { class: "grid", role: "table", "aria-label": "Rules" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
-    ...RULE_COLUMNS.map((title) => h("th", { scope: "col", role: "columnheader" }, title || h("span", { class: "hidden" }, "Remove"))))), ruleBody);
-  const noRules = h("p", { class: "faint", hidden: true }, "No rules: packets belong to the class of their direction.");
+  const rules = listing("Rules", ["Rule", "Matches", "Class", "Queue", "Regulated", "Priority"], "No rules: packets belong to the class of their direction.",
+    operator ? { word: "Add a rule", act: addRule } : null);
+  const groups = groupsOf(page, path, tell, read);
+  const schedule = scheduleOf(page, path, tell, read);
   const connected = h("button", { type: "button", onclick: connect }, "Disconnect");
   let enabled = true;
 
@@ -53,8 +53,7 @@ export function settings(page, ap, path) {
       h("div", {}, h("h3", {}, "Law"), law.element, target.element),
       h("div", {}, h("h3", {}, "Rates of ports"), rates)),
     note,
-    h("div", { class: "tools" }, h("h3", {}, "Rules"), h("span", { class: "grow" }), operator ? h("button", { type: "button", onclick: addRule }, "Add a rule") : null),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of rules" }, ruleTable), noRules,
+    rules.element, groups.element, schedule.element,
     page.may("admin") ? h("div", { class: "tools danger-zone" }, connected,
       h("button", { type: "button", onclick: () => remove() }, "Remove this access point")) : null);
 
@@ -92,6 +91,8 @@ export function settings(page, ap, path) {
     else if (part.startsWith("ports/")) showRate(body);
     else {
       showRates(body.ports);
+      groups.show(body);
+      schedule.show(body);
       enabled = body.enabled;
       say(connected, enabled ? "Disconnect" : "Connect");
     }
@@ -120,18 +121,14 @@ export function settings(page, ap, path) {
     if (document.activeElement !== input) input.value = port.capacity_bps === "auto" ? "" : port.capacity_bps / 1e6;
   }
 
-  /** Keep the rows that stay: a button must not disappear while it is pressed. */
-  function showRules(rules) {
-    const text = JSON.stringify(rules);
-    if (text === shown) return;
-    shown = text;
-    noRules.hidden = rules.length > 0;
-    ruleTable.hidden = !rules.length;
-    ruleBody.replaceChildren(...rules.map((rule) => h("tr", { role: "row" },
-      h("th", { scope: "row", role: "rowheader" }, rule.name), ...[
+  function showRules(found) {
+    rules.show(found.map((rule) => ({
+      name: rule.name,
+      cells: [
         MATCHES.filter((name) => rule[name] != null).map((name) => `${name} ${name === "protocol" ? (WORDS[rule[name]] ?? rule[name]) : Array.isArray(rule[name]) ? rule[name].join("–") : rule[name]}`).join(", ") || "everything",
-        className(rule.class_id), rule.queue ? `priority ${rule.queue}` : "bulk", rule.regulated ? "yes" : "no", String(rule.priority)].map((text) => h("td", { role: "cell" }, text)),
-      h("td", { role: "cell" }, operator ? h("button", { type: "button", "aria-label": `Remove rule ${rule.name}`, onclick: () => removeRule(rule.name) }, "Remove") : null))));
+        className(rule.class_id), rule.queue ? `priority ${rule.queue}` : "bulk", rule.regulated ? "yes" : "no", String(rule.priority)],
+      buttons: { "Remove rule": () => removeRule(rule.name) },
+    })));
   }
 
   function tell(text, bad = false) {

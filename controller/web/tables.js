@@ -177,7 +177,7 @@ export function stations(page, ap, path, choose) {
 
 const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
   [[down, "down"], [up, "up"]].filter(([bps]) => bps != null).map(([bps, way]) => `${rate(bps)} ${way}`).join(", ") || "–";
-const standing = (station) => [station.limit_down_missed ? "limit down missed" : "", station.limit_up_missed ? "limit up missed" : "", station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
+const standing = (station) => [station.group ? `in ${station.group}` : "", station.limit_down_missed ? "limit down missed" : "", station.limit_up_missed ? "limit up missed" : "", station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
   station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
 
 /** Usage of a station today and yesterday, by this browser's clock. */
@@ -206,11 +206,14 @@ function oneStation(page, path, station, flowsOf, changed) {
   const down = field("Limit down in Mbit/s", "number", mbit(station.limit_down_bps), number(0.064, 1e6));
   const up = field("Limit up in Mbit/s", "number", mbit(station.limit_up_bps), number(0.064, 1e6));
   const weight = field("Weight against other stations", "number", station.weight, { ...number(0.001, 1000), placeholder: "1, or its group's" });
+  const group = field("Group", [["", "none: default holds"], ...(station.group ? [[station.group, station.group]] : [])], station.group ?? "", { disabled: !allowed });
+  ask("GET", `${path}/config`).then(({ body }) => Object.keys(body.groups).filter((each) => each !== "default" && each !== station.group)
+    .forEach((each) => group.input.add(new Option(each, each)))).catch(() => {});  // those that are there serve
   const blocked = field("Blocked: nothing is sent to it", "checkbox", station.blocked, { disabled: !allowed });
   const locked = field(`Locked: it is behind port ${station.locked_port ?? station.port} and nowhere else`, "checkbox", station.locked_port != null, { disabled: !allowed });
   const bps = (of) => (of.input.value === "" ? null : Math.round(Number(of.input.value) * 1e6));
   const wanted = () => ({
-    name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: weight.input.value === "" ? null : Number(weight.input.value),
+    name: name.input.value.trim() || null, limit_down_bps: bps(down), limit_up_bps: bps(up), weight: weight.input.value === "" ? null : Number(weight.input.value), group: group.input.value || null,
     blocked: blocked.input.checked, locked_port: locked.input.checked ? station.locked_port ?? station.port : null,
   });
   const element = dialog(station.name ?? station.host_name ?? station.address, allowed ? "Save" : "Close", async () => {
@@ -221,7 +224,7 @@ function oneStation(page, path, station, flowsOf, changed) {
   }, h("p", { class: "faint" }, `${station.address}, ${station.role} behind port ${station.port}, known for ${ago(station.since)}; `
     + `${count(station.packets_down)} packets down, ${count(station.packets_up)} up`), used(path, station.address),
   station.randomised ? h("p", { class: "faint small" }, "Its address was made up, as phones do for each network: with another one it has no name, limit or weight from here.") : null,
-  name.element, h("div", { class: "two" }, down.element, up.element), weight.element, blocked.element, locked.element,
+  name.element, h("div", { class: "two" }, down.element, up.element), weight.element, group.element, blocked.element, locked.element,
   h("button", { type: "button", onclick: () => {
     element.close();
     flowsOf(station.port);
