@@ -61,7 +61,7 @@ export function listing(title, columns, none, add) {
   const table = h("table", { class: "grid", role: "table", "aria-label": title, hidden: true }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
     ...[...columns, ""].map((column) => h("th", { scope: "col", role: "columnheader" }, column || h("span", { class: "hidden" }, "Change"))))), body);
   const empty = h("p", { class: "faint" }, none);
-  const element = h("div", {}, h("div", { class: "tools" }, h("h3", {}, title), h("span", { class: "grow" }),
+  const element = h("div", { class: "listing" }, h("div", { class: "tools" }, h("h3", {}, title), h("span", { class: "grow" }),
     add ? h("button", { type: "button", onclick: add.act }, add.word) : null),
   h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table of ${title.toLowerCase()}` }, table), empty);
   let shown = "[]";
