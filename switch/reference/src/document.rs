@@ -168,12 +168,19 @@ fn headers(loader: &mut Loader, document: &Value) -> Result<()> {
     Ok(())
 }
 
+/// The field of a program's metadata that apswitch reads; p4c calls it `_STRUCT_FIELD` and a number where it is in a struct.
+pub const LANE: &str = "intrinsic_metadata_lane";
+
 /// The architecture's fields by the names that it has for them.
 fn standard(loader: &Loader, document: &Value) -> Result<HashMap<String, (usize, usize)>> {
     let mut standard = HashMap::new();
     for (index, header) in loader.headers.iter().enumerate().filter(|(_, header)| header.metadata) {
         for (field, info) in header.fields.iter().enumerate() {
             standard.insert(format!("{}.{}", header.name, info.name), (index, field));
+            let last = info.name.rsplit('.').next().unwrap_or_default();
+            if last == LANE || last.strip_prefix('_').map(|it| it.trim_end_matches(char::is_numeric)) == Some(LANE) {
+                standard.insert(LANE.to_string(), (index, field));
+            }
         }
     }
     for alias in list(&document["field_aliases"]) {

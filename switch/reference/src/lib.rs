@@ -288,7 +288,7 @@ impl Reference {
     /// Sends a packet to a port, through egress.
     fn enqueue(&mut self, port: PortNumber, mut packet: Packet) {
         let mut queue = self.get(&packet, "intrinsic_metadata.priority");
-        let lane = self.get(&packet, "intrinsic_metadata.lane");
+        let lane = self.get(&packet, document::LANE);
         if queue >= self.setup.queues as u64 {
             let queues = self.setup.queues;
             self.drop_packet(|| format!("queue {queue} of port {port} does not exist: there are {queues}"));
