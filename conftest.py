@@ -5,8 +5,12 @@ would, too."""
 import signal
 
 import pytest
+from hypothesis import settings
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The load of the machine decides how long an example takes.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 
 @pytest.fixture(scope="session")

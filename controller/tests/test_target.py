@@ -23,7 +23,7 @@ DEVICE_CONFIG = ROOT / "p4src/compiled/ap.json"
 
 
 TOFINO_P4INFO = ROOT / "p4src/compiled/ap_tna.p4info.txtpb"
-OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above"}
+OF_ONE_TARGET = {"gate", "batch_gate", "batch_window", "virtual_queue", "step", "mark_above", "add_port_feedback_above"}
 """Objects that an architecture has in its own form, or alone; the adapter knows them."""
 
 Shape = dict[tuple[str, str], object]
