@@ -17,7 +17,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::link_trace::{Player, Trace};
-use crate::scheduler::{Bucket, Scheduler, Set, highest, members};
+use crate::scheduler::{Bucket, Scheduler, Set, highest, members, set_of};
 pub use crate::scheduler::{LANES, Lane, MAX_WEIGHT, PLACES, QUEUES, QueueConfig, place};
 
 /// Time that passed unseen and is made up for: longer pauses of this process stay pauses of the link.
@@ -272,8 +272,7 @@ impl<T> Link<T> {
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
         let beside = members(self.scheduler.beside(queue) & self.waiting).filter(longer);
-        let beside = beside.fold(0, |set, queue| set | 1 << queue);
-        let behind = self.scheduler.behind(queue) & self.waiting | beside;
+        let behind = self.scheduler.behind(queue) & self.waiting | set_of(beside);
         if behind == 0 || !self.queues[queue].has_room(bytes) {
             return None;
         }
@@ -332,18 +331,19 @@ impl<T> Link<T> {
 
     /// The queue that sends next, and since when there was one that could; `None`: none can by `now`.
     fn choose(&mut self, now: u64, unseen: u64) -> Option<(usize, u64)> {
-        let mut since = [u64::MAX; PLACES];
-        for queue in members(self.waiting) {
-            since[queue] = self.since(queue);
-        }
-        let first = since.into_iter().min().unwrap_or(u64::MAX).max(unseen);
+        let first = self.first().max(unseen);
         // Time is that of the wire, not of this call: who comes later has no say yet.
         let start = first.max(self.wire.free_at);
         if start > now {
             return None;
         }
-        let ready = members(self.waiting).filter(|&queue| since[queue] <= start).fold(0, |set, queue| set | 1 << queue);
+        let ready = set_of(members(self.waiting).filter(|&queue| self.since(queue) <= start));
         Some((self.scheduler.choose(ready, self.waiting), first))
+    }
+
+    /// Since or from when one of the queues has something that it may send.
+    fn first(&self) -> u64 {
+        members(self.waiting).map(|queue| self.since(queue)).min().unwrap_or(u64::MAX)
     }
 
     /// Since or from when a queue has something that it may send.
@@ -391,7 +391,7 @@ impl<T> Link<T> {
             let busy = self.wire.free_at >= self.newest && !self.scheduler.holds_back(self.waiting);
             let first = match busy || self.scheduler.is_plain(self.waiting) {
                 true => 0,
-                false => members(self.waiting).map(|queue| self.since(queue)).min().unwrap_or(0),
+                false => self.first(),
             };
             first.max(self.wire.free_at)
         });

@@ -265,3 +265,8 @@ pub fn members(mut queues: Set) -> impl Iterator<Item = usize> {
         first
     })
 }
+
+/// The set of these queues.
+pub fn set_of(queues: impl Iterator<Item = usize>) -> Set {
+    queues.fold(0, |set, queue| set | 1 << queue)
+}

@@ -451,7 +451,7 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
     let zero = FieldRef { reg: asm.constant(0)?, width: 64, signed: false };
     // Written only.
     let sink = FieldRef { reg: asm.sink, width: 64, signed: false };
-    let number = |name: &str| match phv.intrinsic(name).or_else(|| phv.named(name)) {
+    let number = |name: &str| match phv.intrinsic(name) {
         Some(field) if field.signed || field.is_wide() || field.length.is_some() => {
             refuse(format!("`{name}`"), "not a number of at most 64 bits: this is not a v1model program")
         }

@@ -306,18 +306,20 @@ impl Phv {
         self.header_field(self.header(header)?, field)
     }
 
-    /// A field that the architecture names, such as `intrinsic_metadata.mcast_grp`.
+    /// A field that the architecture names, such as `intrinsic_metadata.mcast_grp`; without a header: one of the program's
+    /// metadata, for which p4c has no alias.
     pub fn intrinsic(&self, name: &str) -> Option<Field> {
         if let Some((header, field)) = self.aliases.get(name) {
             return self.field(header, field);
         }
-        let (header, field) = name.split_once('.')?;
-        self.field(header, field)
+        match name.split_once('.') {
+            Some((header, field)) => self.field(header, field),
+            None => self.of_metadata(name),
+        }
     }
 
-    /// A field of the program's metadata by a name that the architecture gives a meaning: p4c has no alias for these. In a struct
-    /// within the metadata each field is `_STRUCT_FIELD`, and a number.
-    pub fn named(&self, name: &str) -> Option<Field> {
+    /// A field of the program's metadata. In a struct within that p4c calls each `_STRUCT_FIELD`, and a number.
+    fn of_metadata(&self, name: &str) -> Option<Field> {
         let is_it = |field: &str| {
             let last = field.rsplit('.').next().unwrap_or(field);
             last == name
