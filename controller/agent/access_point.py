@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import finsy as fy
@@ -252,13 +253,14 @@ class AccessPoint:
     def _withheld(self) -> dict[int, float]:
         """Return the bytes that each port has not sent of what it was given, so far and at most: dropped packets are
         counted, but not their bytes."""
-        withheld: dict[int, float] = {}
-        for number, state in self.loop.ports.items():
-            signals = (signals for (port, _), signals in self.signals.items() if port == number)
-            dropped = sum(dropped + refused for _, dropped, refused in signals)
-            counters = state.volumes.together()
-            withheld[number] = counters.arrived_bytes - counters.sent_bytes + FULL_FRAME * dropped
-        return withheld
+        lost = Counter[int]()
+        for (port, _), (_, dropped, refused) in self.signals.items():
+            lost[port] += dropped + refused
+        counters = {number: state.volumes.together() for number, state in self.loop.ports.items()}
+        return {
+            number: counted.arrived_bytes - counted.sent_bytes + FULL_FRAME * lost[number]
+            for number, counted in counters.items()
+        }
 
     async def counters(self) -> dict[tuple[str, int, int], tuple[int, int]]:
         """Return all counters, read now: (counter, port, class or queue) -> packets, bytes."""

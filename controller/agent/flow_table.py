@@ -227,6 +227,11 @@ class FlowTable:
             self._limits[DOWN, slot], self._limits[UP, slot] = down, up
             self._queued[slot] = queued
 
+    @property
+    def has_limits(self) -> bool:
+        """Return True when a station has a limit."""
+        return bool(self._limits.any())
+
     def clear(self, slots: Numbers) -> None:
         """Free these places for other stations."""
         self._used[:, slots] = 0
@@ -263,7 +268,7 @@ class FlowTable:
     def demands(self) -> list[tuple[int, int, int, float, float]]:
         """Return what each station with a limit asks of each port: way, place and port, rate and limit in bytes/s."""
         found: list[tuple[int, int, int, float, float]] = []
-        for way in (UP, DOWN) if self._limits.any() else ():
+        for way in (UP, DOWN) if self.has_limits else ():
             at = np.flatnonzero(self._limits[way, self._slots[way]])
             pairs, each = np.unique(self.port[at] * SLOTS + self._slots[way, at], return_inverse=True)
             ports, slots = np.divmod(pairs, SLOTS)

@@ -330,9 +330,9 @@ class Stations:
         text = "station %s is behind the uplink (port %d), not learned behind %d"
         self.refused.add(UPLINK, text, known.address, known.port, port)
 
-    def keeps_limits(self, mac: int) -> bool:
-        """Return True when the limits of a station are the rates of a queue of its own."""
-        return any(station_mac(number) == mac for number in self.lanes.alone())
+    def own_queues(self) -> set[int]:
+        """Return the MAC addresses of the stations whose limits are the rates of queues of their own."""
+        return {station_mac(number) for number in self.lanes.alone()}
 
     def _is_uplink(self, number: int) -> bool:
         port = self._config.port(number)

@@ -102,14 +102,15 @@ class Usage:
         self.changed.set()
 
     def _limit_all(self) -> None:
+        queued = self._stations.own_queues()
         for mac in {*self._slots, *self._settings}:
-            self._limit(self._slot(mac), mac)
+            self._limit(self._slot(mac), mac, queued)
 
-    def _limit(self, slot: int, mac: int) -> None:
-        """Set the limits of a station, which may be those of its queues."""
+    def _limit(self, slot: int, mac: int, queued: set[int]) -> None:
+        """Set the limits of a station, which are those of its queues if it is among `queued`."""
         station = self._settings.get(mac, self._others)
         limits = (station.limit_down_bps or 0) / 8, (station.limit_up_bps or 0) / 8
-        self.table.set_limits(slot, *limits, self._stations.keeps_limits(mac))
+        self.table.set_limits(slot, *limits, mac in queued)
 
     def use(self, table: FlowTable) -> None:
         """Use the new table of the loop, which has restarted."""
@@ -124,7 +125,7 @@ class Usage:
             if not self._free:
                 return NOBODYS
             self._slots[mac] = self._free.pop()
-            self._limit(self._slots[mac], mac)
+            self._limit(self._slots[mac], mac, self._stations.own_queues())
         return self._slots[mac]
 
     def _tidy(self) -> None:
@@ -177,7 +178,8 @@ class Usage:
             await self.changed.wait()
             await asyncio.sleep(SETTLE_SECONDS)
             self.changed.clear()
-            self._limit_all()
+            if self.table.has_limits:
+                self._limit_all()
             for start, flow in enumerate([*self._flows.values()]):
                 if self._flows.get(flow.index) is flow:
                     self._resolve(flow)

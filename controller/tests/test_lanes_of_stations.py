@@ -52,7 +52,7 @@ def test_weights_and_limits_are_those_of_the_lane(program: Program) -> None:
     stations, switch = known(program, stations=settings)
     assert lanes(switch, program, "learn")[ONE] == (1, 300, 300)
     assert lanes(switch, program, "forward")[ONE] == (1, 300, 2000)
-    assert stations.keeps_limits(ONE) and not stations.keeps_limits(OTHER)
+    assert ONE in stations.own_queues() and OTHER not in stations.own_queues()
 
 
 def test_a_changed_setting_changes_the_entries(program: Program) -> None:

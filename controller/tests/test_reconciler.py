@@ -278,5 +278,5 @@ class Model(RuleBasedStateMachine):
         self.loop.close()
 
 
-Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 test_desired_and_running_never_differ_silently = pytest.mark.timeout(300)(Model.TestCase)
