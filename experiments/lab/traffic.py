@@ -97,7 +97,7 @@ class Transfer:
         self._ended = False
         self.error = ""
         self._listening = threading.Semaphore(0)
-        senders = [popen(sender, ["iperf3", "-s", "-1", *_report(each)]) for each in self._ports]
+        senders = [popen(sender, ["iperf3", "-s", "-1", *_report(port)]) for port in self._ports]
         for process in senders:
             Reader(process, self._note)
         self._stops = senders if stops == "sender" else []

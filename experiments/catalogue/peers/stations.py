@@ -94,6 +94,14 @@ def _isolation_goals(what: str, least: float) -> tuple[Goal, ...]:
     )  # fmt: skip
 
 
+def _isolation_figures(what: str) -> tuple[Timeline | Bars, ...]:
+    return (
+        Timeline("throughput", "Throughput over time, with ECN.", ("one", what), point={"ecn": "on"}),
+        *(Bars(f"rates-{ecn}", f"Throughput of each station, ECN {ecn}.", ("one", what), "throughput (Mb/s)",
+               point={"ecn": ecn}) for ecn in ECN),
+    )  # fmt: skip
+
+
 HOSTS = Experiment(
     name="hosts",
     title="A station with one upload and one with 32",
@@ -111,11 +119,7 @@ HOSTS = Experiment(
             lambda medians: max(_of_ecn(medians, "ping_one", "ping_many")), at_most=12.0, shown="{:.1f} ms",
         ),
     ),
-    figures=(
-        Timeline("throughput", "Throughput over time, with ECN.", ("one", "uploads"), point={"ecn": "on"}),
-        *(Bars(f"rates-{ecn}", f"Throughput of each station, ECN {ecn}.", ("one", "uploads"), "throughput (Mb/s)",
-               point={"ecn": ecn}) for ecn in ECN),
-    ),
+    figures=_isolation_figures("uploads"),
     repeats=5,
     quick=Quick(arms=STATION_ARMS),
     differences=DIFFERENCES,
@@ -132,11 +136,7 @@ HOSTS_DOWN = Experiment(
     measures=_isolation_measures("downloads"),
     sweep={"ecn": ECN},
     goals=_isolation_goals("downloads", 13.0),
-    figures=(
-        Timeline("throughput", "Throughput over time, with ECN.", ("one", "downloads"), point={"ecn": "on"}),
-        *(Bars(f"rates-{ecn}", f"Throughput of each station, ECN {ecn}.", ("one", "downloads"), "throughput (Mb/s)",
-               point={"ecn": ecn}) for ecn in ECN),
-    ),
+    figures=_isolation_figures("downloads"),
     repeats=5,
     quick=Quick(arms=STATION_ARMS),
     differences=(*DIFFERENCES, "both stations are behind one port, and share its 14 Mb/s and its queue"),
