@@ -35,13 +35,9 @@ HELD_ABOVE = 1.2
 """A station's limit that is the rate of its queue, too, is held by drops from so many times the limit on: what a queue
 sends at its rate arrives at that rate, once its senders have found it."""
 
-MAX_THINNED = 0.25
-"""Largest part that a thinned flow loses: p_Cmax of RFC 9332 (appendix A.1), the bound of drops of what is not
-ECN-capable."""
-
 THIN_FROM, THIN_TO = 0.9, 1.1
 """A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
-lose this many times `MAX_THINNED`, so that no flow goes to and fro between two queues."""
+lose this many times what it may, so that no flow goes to and fro between two queues."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -191,10 +187,11 @@ class FlowTable:
         self.crowded[at] = (rates < least) | (~small & busy)
         self.sparse_rate[at] = np.where(small, np.maximum(rates, least), least)
 
-    def thin(self, at: Numbers, fair: Floats, dropped: Floats) -> None:
-        """Thin flows that send small packets and ask for somewhat more than their fair rates in bytes/s.
+    def thin(self, at: Numbers, fair: Floats, dropped: Floats, most: float) -> None:
+        """Thin flows that send small packets and ask for more than their fair rates in bytes/s.
 
         They stay ahead of the bulk, and lose what is above; the terms of port and class take the part `dropped` of it.
+        One that would have to lose more than the part `most` waits with the bulk instead.
 
         Nobody can tell whether the ACKs of QUIC or of a tunnel are ACKs, but they are as good when some are missing
         (RFC 3449, 5.2.1), and behind the bulk all would come late. The ACKs of TCP can be told: flows of TCP are left
@@ -203,10 +200,10 @@ class FlowTable:
         asked, were = self.rates.value[at], self.thinned[at]
         lost = 1 - fair / np.maximum(asked, 1e-9)
         can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
-        begins = (lost > 0) & (lost <= MAX_THINNED)
-        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * MAX_THINNED)
+        begins = (lost > 0) & (lost <= most)
+        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * most)
         self.thinned[at] = thinned = can & (begins | stays)
-        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, MAX_THINNED), self.feedback[at])
+        self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, most), self.feedback[at])
 
     def fair_sparse_rate(self, at: Numbers) -> float:
         """Return the bytes/s of the sparse queue that flows may use which go ahead within their fair share only.

@@ -459,7 +459,7 @@ class Loop:
         if changed:
             # Meters of group traffic, by the slowest port that is known.
             capacity = slowest(regulator.capacity for regulator in self.ports.values())
-            changes += self._queue_meters(GROUP_PORT, queue_rates(self._config.queue_shares, capacity))
+            changes += self._queue_meters(GROUP_PORT, queue_rates(self._config, capacity))
         self._all_classes = False
         if self._to_write:
             turn = list(self._to_write)[:MAX_WRITTEN]

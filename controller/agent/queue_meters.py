@@ -19,8 +19,7 @@ from collections.abc import Iterable
 
 import finsy as fy
 
-from ..config import AccessPointConfig, QueueShares
-from .flow_table import MAX_THINNED
+from ..config import AccessPointConfig
 from .program import (
     GROUP_PORT,
     QUEUE_ACKS,
@@ -69,7 +68,7 @@ def meter_rates(config: AccessPointConfig) -> dict[tuple[int, int], float]:
     return {
         (port, queue): rate
         for port, capacity in capacities.items()
-        for queue, rate in queue_rates(config.queue_shares, capacity).items()
+        for queue, rate in queue_rates(config, capacity).items()
     }
 
 
@@ -78,8 +77,9 @@ def slowest(capacities: Iterable[float]) -> float:
     return min((capacity for capacity in capacities if capacity), default=0.0)
 
 
-def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
+def queue_rates(config: AccessPointConfig, capacity: float) -> dict[int, float]:
     """Return the rate of each priority queue of a port whose flows are not known yet; all in bytes/s."""
+    shares = config.queue_shares
     return {
         QUEUE_ACKS: shares.acks * capacity,
         QUEUE_SPARSE: shares.sparse * capacity,
@@ -87,7 +87,7 @@ def queue_rates(shares: QueueShares, capacity: float) -> dict[int, float]:
         QUEUE_CONTROL: shares.control * capacity,
         QUEUE_SCALABLE: shares.scalable * capacity,
         # The meter stands before the drops.
-        QUEUE_THINNED: capacity / (1 - MAX_THINNED),
+        QUEUE_THINNED: capacity / (1 - config.sparse.max_thinned),
     }
 
 

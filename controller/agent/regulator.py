@@ -249,7 +249,7 @@ class PortRegulator:
         A flow that goes ahead within its fair share has a meter of its own, whose rate is added to the queue's: these
         are fair shares of the port, together never more than it carries. The queue's own share is for flows whose
         demand is not computed yet."""
-        rates = queue_rates(self.config.queue_shares, self.capacity)
+        rates = queue_rates(self.config, self.capacity)
         rates[QUEUE_SPARSE] = min(self.capacity, rates[QUEUE_SPARSE] + self.fair_sparse)
         return rates
 
@@ -335,7 +335,7 @@ class PortRegulator:
             if fair is not None and self.config.features.sparse and self.law.thins:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
-                table.thin(flows, fair, np.array(of_class_too))
+                table.thin(flows, fair, np.array(of_class_too), self.config.sparse.max_thinned)
         table.apply_limits(flows)
         self.standing_depth = self._standing_depth(np.unique(table.station[flows[elastic > 0]]).size)
         self.fair_sparse = table.fair_sparse_rate(flows)

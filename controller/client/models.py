@@ -601,6 +601,7 @@ class Sparse(TypedDict):
 
     fair_share: NotRequired[float]
     share: NotRequired[float]
+    max_thinned: NotRequired[float]
 
 
 class SparsePatch(TypedDict):
@@ -609,6 +610,7 @@ class SparsePatch(TypedDict):
 
     fair_share: NotRequired[float | None]
     share: NotRequired[float | None]
+    max_thinned: NotRequired[float | None]
 
 
 class Station(TypedDict):

@@ -179,7 +179,7 @@ def test_the_law_of_the_paper_is_written_however_small_the_change(
 
 def test_the_sparse_queue_takes_what_its_flows_bring(loop: Loop) -> None:
     down, up = loop._config.ports
-    rates = queue_rates(loop._config.queue_shares, up.capacity)
+    rates = queue_rates(loop._config, up.capacity)
     assert loop._queue_meters(up.port, rates) == []
     ((_, update),) = loop._queue_meters(up.port, {**rates, QUEUE_SPARSE: 100_000.0})
     cell = update.entity.meter_entry
@@ -188,9 +188,9 @@ def test_the_sparse_queue_takes_what_its_flows_bring(loop: Loop) -> None:
     # Not for every little change, for on some targets a write refills the meter.
     assert loop._queue_meters(up.port, {**rates, QUEUE_SPARSE: 90_000.0}) == []
     assert len(loop._queue_meters(up.port, rates)) == 1
-    assert loop._queue_meters(down.port, queue_rates(loop._config.queue_shares, down.capacity)) == []
+    assert loop._queue_meters(down.port, queue_rates(loop._config, down.capacity)) == []
     # As long as nothing is known of the link, nothing is limited.
-    assert loop._queue_meters(up.port, queue_rates(loop._config.queue_shares, 0.0)) == []
+    assert loop._queue_meters(up.port, queue_rates(loop._config, 0.0)) == []
 
 
 def test_group_traffic_takes_what_the_slowest_port_carries(loop: Loop, switch: Switch) -> None:
@@ -198,7 +198,7 @@ def test_group_traffic_takes_what_the_slowest_port_carries(loop: Loop, switch: S
     assert not any(update.entity.HasField("meter_entry") for update in switch.written)
     uplink = loop.ports[2]
     uplink.link.configured /= 2
-    rates = queue_rates(loop._config.queue_shares, uplink.capacity / 2)
+    rates = queue_rates(loop._config, uplink.capacity / 2)
     switch.tick()
     written = {
         update.entity.meter_entry.index.index: update.entity.meter_entry.config.cir

@@ -15,6 +15,7 @@ from accesspoint.controller.config import AccessPointConfig
 from .test_entries import config
 
 CAPACITY = 125_000.0
+MAX_THINNED = 0.25
 FRAME = 1514
 CLASSES = [0, 1, 2]
 
@@ -218,7 +219,7 @@ def test_small_packets_above_the_fair_share_stay_ahead_and_are_thinned() -> None
     assert regulator.queue_rates()[QUEUE_SPARSE] == 0.2 * CAPACITY
     assert regulator.queue_rates()[QUEUE_THINNED] == CAPACITY / 0.75
     # What other terms take away is not taken twice.
-    flows.thin(np.array([7]), np.array([fair]), np.array([1.0]))
+    flows.thin(np.array([7]), np.array([fair]), np.array([1.0]), MAX_THINNED)
     assert flows.entry_class(7, 0) == FLOW_CLASS_THINNED and flows.feedback[7] == 0.0
 
 
@@ -234,7 +235,7 @@ def test_what_is_not_small_or_of_tcp_or_asks_for_far_more_is_not_torn_apart(
     flows, at = regulator._flows, np.array([7])
     for second in range(1, 4):
         read(regulator, second, {7: second * 0.5 * CAPACITY}, size)
-    flows.thin(at, part * flows.rates.value[at], np.zeros(1))
+    flows.thin(at, part * flows.rates.value[at], np.zeros(1), MAX_THINNED)
     assert flows.entry_class(7, own_class) == own_class and flows.feedback[7] == 0.0
 
 
@@ -247,10 +248,10 @@ def test_who_is_thinned_stays_so_until_it_asks_for_clearly_less_or_more() -> Non
     asked, nothing = float(flows.rates.value[7]), np.zeros(1)
     steps = [(1.05, 0), (0.95, 1), (1.05, 1), (1.2, 0), (0.74, 0), (0.76, 1), (0.74, 1), (0.7, 0)]
     for part, thinned in steps:
-        flows.thin(at, np.array([part * asked]), nothing)
+        flows.thin(at, np.array([part * asked]), nothing, MAX_THINNED)
         assert flows.thinned[7] == thinned, part
     assert flows.changed(at, regulator.law, 65536, 65536) == []
-    flows.thin(at, np.array([0.9 * asked]), nothing)
+    flows.thin(at, np.array([0.9 * asked]), nothing, MAX_THINNED)
     assert flows.changed(at, regulator.law, 65536, 65536) == [7]
     flows.stop(at)
     assert not flows.thinned[7]
