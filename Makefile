@@ -119,8 +119,8 @@ endif
 hostile: hosts switch develop ## attack every server, in a network of its own, into out/hostile/: ONLY=gnmi-*,batcp-proxy SHORT=1 PAGE=docs/results/hostile.md
 	@$(VENV)/python -m accesspoint.checks.hostile $(call given,ONLY,only) $(if $(SHORT),--short) $(call given,PAGE,page)
 
-FOLDERS = TUTORIALS:tutorials P4C:p4c FINSY:finsy ONOS:onos P4_UTILS:p4-utils MININET_WIFI:mininet-wifi BMV2:bmv2
-foreign: runtime ## run clients of other projects, unmodified: TARGET=apswitch|bmv2 ONLY=pypi|NAME PAGE=docs/results/foreign.md, and checkouts: TUTORIALS=DIR P4C=DIR FINSY=DIR ONOS=DIR P4_UTILS=DIR MININET_WIFI=DIR BMV2=DIR
+FOLDERS = TUTORIALS:tutorials P4C:p4c FINSY:finsy ONOS:onos P4_UTILS:p4-utils MININET_WIFI:mininet-wifi MININET:mininet BMV2:bmv2
+foreign: runtime ## run clients of other projects, unmodified: TARGET=apswitch|bmv2 ONLY=pypi|NAME PAGE=docs/results/foreign.md, and checkouts: TUTORIALS=DIR P4C=DIR FINSY=DIR ONOS=DIR P4_UTILS=DIR MININET_WIFI=DIR MININET=DIR BMV2=DIR
 	@tools/install.sh foreign
 	@$(VENV)/python -m accesspoint.checks.foreign --target $(TARGET) $(call given,ONLY,only) $(call given,PAGE,page) \
 		$(foreach pair,$(FOLDERS),$(call given,$(firstword $(subst :, ,$(pair))),$(lastword $(subst :, ,$(pair)))))

@@ -21,6 +21,7 @@ FOLDERS = {
     "onos": "opennetworkinglab/onos",
     "p4-utils": "nsg-ethz/p4-utils",
     "mininet-wifi": "intrig-unicamp/mininet-wifi",
+    "mininet": "mininet/mininet, which Mininet-WiFi's example wants",
     "bmv2": "p4lang/behavioral-model, for Mininet's P4 example",
 }
 """Checkouts that the user may give, by the name of their option."""
@@ -40,7 +41,7 @@ class Case:
 
     run: raises Failed or NotRun; a text that it returns is the remark of a pass. folder: a key of FOLDERS, or nothing
     for what PyPI has. seconds: the time that it may take. known: target -> cause of a failure that is the client's own
-    or a limit of v1model that the documents name.
+    or a limit of v1model that the documents name. radios: whether it wants a kernel that has mac80211_hwsim.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Case:
     folder: str = ""
     seconds: float = 60.0
     known: Mapping[str, str] = field(default_factory=dict)
+    radios: bool = False
 
 
 @dataclass(frozen=True)

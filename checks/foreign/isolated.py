@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One case, in a network, a /tmp and a process tree of its own: `python -m accesspoint.checks.foreign.isolated`.
 
-Prints the outcome as a line of JSON. Whatever a client starts, and writes to /tmp or /usr/local, is gone when this
-process ends, be it by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
+Prints the outcome as a line of JSON. Whatever a client starts, and writes to /tmp, /usr/local or /etc, is gone when
+this process ends, be it by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
 
 import argparse
 import dataclasses
@@ -17,7 +17,9 @@ from pathlib import Path
 from accesspoint.checks.conformance.suite import show
 from accesspoint.checks.foreign.case import FAIL, NOT_RUN, PASS, Case, Failed, NotRun, Outcome, load
 from accesspoint.checks.foreign.stand import Stand
+from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.namespaces import contain
+from accesspoint.topologies.wifi import requirements
 
 
 def main() -> int:
@@ -29,6 +31,14 @@ def main() -> int:
     options = parser.parse_args()
     folders = {name: Path(path) for name, path in options.folders.items()}
     case = load()[options.name]
+    if case.radios and not kernel.inside() and not requirements.has_radios():
+        found = kernel.with_radios()
+        if not found.is_there():
+            why = "this kernel has no mac80211_hwsim: `make wifi-kernel` builds one that has"
+            print(json.dumps(dataclasses.asdict(Outcome(case.name, NOT_RUN, why))))
+            return 0
+        module = "accesspoint.checks.foreign.isolated"
+        return kernel.run(found, module, sys.argv[1:], [options.log.parent], visible=[*folders.values()])
 
     # By its number, as the file's name may lead to another file once /tmp is a layer.
     log = options.log.open("a")
@@ -46,10 +56,10 @@ def main() -> int:
 
 
 def own_files() -> None:
-    """Have all that is written to /tmp and /usr/local from now on vanish with the mount namespace."""
+    """Have all that is written to /tmp, /usr/local and /etc from now on vanish with the mount namespace."""
     spare = Path("/mnt")
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", spare], check=True)
-    for number, place in enumerate(("/tmp", "/usr/local")):
+    for number, place in enumerate(("/tmp", "/usr/local", "/etc")):
         upper, work = spare / f"upper{number}", spare / f"work{number}"
         upper.mkdir()
         work.mkdir()

@@ -32,7 +32,7 @@ LINKS = {
 }
 """By rates in Mb/s. The bound of thinning was chosen on the first of them, in other repeats."""
 BOUNDS = 0.25, 0.375, 0.5, 0.75
-"""Of thinning, to choose from: parts that a flow of small packets may lose."""
+"""Parts that a flow of small packets may lose, to choose from."""
 
 MEASURES = (
     Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
@@ -201,7 +201,7 @@ BOUND = Experiment(
     apart=True,  # made once, to choose
     differences=(
         *OF_TUNNELS,
-        "`tunnel` judges the bound in repeats of its own, with other seeds, and at two other rates",
+        "`tunnel` tests the chosen bound in other repeats, and at two other rates",
     ),
     clock=VIRTUAL,
 )  # fmt: skip

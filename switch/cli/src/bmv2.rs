@@ -124,6 +124,26 @@ fn option(word: &str) -> Option<(&'static Row, Option<String>)> {
     Some((row, Some(letters.as_str().to_owned()).filter(|rest| !rest.is_empty())))
 }
 
+impl Start {
+    /// Takes the earlier `-i` of an interface away that has several: Mininet-WiFi gives one of a radio's two numbers.
+    /// BMv2 takes each frame of such an interface in twice.
+    fn spare_second_numbers(&mut self, given: &[(&str, String)]) {
+        let interfaces = given.iter().filter(|(name, _)| *name == "interface").filter_map(|(_, value)| {
+            let (number, interface) = value.split_once('@')?;
+            Some((value, number, interface))
+        });
+        let interfaces: Vec<_> = interfaces.collect();
+        for (place, (value, number, interface)) in interfaces.iter().enumerate() {
+            let same = |later: &&(_, &str, &str)| later.2 == *interface && later.1 != *number;
+            let Some((_, later, _)) = interfaces[place + 1..].iter().find(same) else { continue };
+            if let Some(at) = self.words.iter().position(|word| word == value.as_str()) {
+                self.words.drain(at - 1..=at);
+            }
+            self.notes.push(format!("-i {value} has no effect: {interface} is port {later}, too"));
+        }
+    }
+}
+
 /// Translates a line of BMv2, without the program's name.
 pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, String> {
     let mut words = line.into_iter().peekable();
@@ -178,6 +198,7 @@ pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, Strin
     if value("json-version").is_some() {
         return Ok(Line::Text(JSON_VERSION.into()));
     }
+    start.spare_second_numbers(&given);
     if value("log-console").is_some() && value("log-file").is_some() {
         return Err("--log-console and --log-file are exclusive: give one of them".into());
     }
@@ -297,6 +318,13 @@ mod tests {
         assert!(
             start.notes[0].contains("--nanolog has no effect") && start.notes[1].contains("0.0.0.0:50051 controls")
         );
+    }
+
+    #[test]
+    fn line_of_mininet_wifi_has_its_radio_as_one_port() {
+        let start = start("-i 0@ap1-wlan1 -i 1@ap1-wlan1 -i 2@ap1-eth2 ap.json");
+        assert_eq!(words(&start), format!("--interface 1@ap1-wlan1 --interface 2@ap1-eth2 ap.json {DEFAULTS}"));
+        assert!(start.notes[0].contains("-i 0@ap1-wlan1 has no effect: ap1-wlan1 is port 1"), "{:?}", start.notes);
     }
 
     #[test]
