@@ -10,6 +10,7 @@ import os
 import random
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import termios
@@ -159,9 +160,12 @@ def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> 
     else:
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, NICENESS)  # in there it has no effect out here
-    # The kernel and its programs take turns: a switch on one CPU is quicker than a wake-up on another.
-    os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
-    with _terminal_kept(), (exchange / LOG).open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+    with (
+        _own_processor(),
+        _terminal_kept(),
+        (exchange / LOG).open("wb") as log,
+        subprocess.Popen(command, stderr=log) as process,
+    ):
         try:
             return _exit_code(process.wait(longest))
         except subprocess.TimeoutExpired:
@@ -174,6 +178,25 @@ def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> 
                     process.wait(STOP_TIMEOUT)
                 except subprocess.TimeoutExpired:
                     process.kill()
+
+
+@contextlib.contextmanager
+def _own_processor() -> Iterator[None]:
+    """Keep this process, and the kernel that it starts, on one processor, if possible on one that no other kernel has.
+
+    The kernel and its programs take turns: a switch on one processor is quicker than a wake-up on another."""
+    processors = sorted(os.sched_getaffinity(0))
+    random.shuffle(processors)
+    with socket.socket(socket.AF_UNIX) as taken:
+        # An abstract name is one's own as long as the process lives.
+        for processor in processors:
+            try:
+                taken.bind(f"\0accesspoint-kernel-{processor}")
+                break
+            except OSError:
+                continue
+        os.sched_setaffinity(0, {processor})
+        yield
 
 
 def _exit_code(code: int) -> int:
