@@ -242,7 +242,7 @@ class Sparse(Model):
     sees them. If it is below the other two rates, these apply to small packets only. 0: other flows do not matter."""
     share: Ratio = 0.01
     """A share of the capacity of that port."""
-    max_thinned: Annotated[float, Field(ge=0.0, le=0.9)] = 0.25
+    max_thinned: Annotated[float, Field(ge=0.0, le=0.9)] = 0.5
     """Part that a flow of small packets, not of TCP, may lose to keep its place ahead of the bulk; one that asks for so
     much that it would lose more waits with the bulk. 0: none loses anything."""
 

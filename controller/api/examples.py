@@ -233,7 +233,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "Rule": _RULE,
     "SessionAnswer": _SESSION,
-    "Sparse": {"fair_share": 1.0, "share": 0.01, "max_thinned": 0.25},
+    "Sparse": {"fair_share": 1.0, "share": 0.01, "max_thinned": 0.5},
     "SparsePatch": {"share": 0.02},
     "StationAnswer": _STATION | _SAID,
     "OneStationAnswer": {"address": "02:00:00:00:00:0b", **_SAID, **_USAGE, "seen": [_STATION]},

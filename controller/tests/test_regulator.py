@@ -217,7 +217,7 @@ def test_small_packets_above_the_fair_share_stay_ahead_and_are_thinned() -> None
     assert 0.64 * CAPACITY * (1 - flows.feedback[7] - others) == pytest.approx(fair, rel=0.03)
     # They have a queue of their own, with a meter that stands before the drops.
     assert regulator.queue_rates()[QUEUE_SPARSE] == 0.2 * CAPACITY
-    assert regulator.queue_rates()[QUEUE_THINNED] == CAPACITY / 0.75
+    assert regulator.queue_rates()[QUEUE_THINNED] == CAPACITY / 0.5
     # What other terms take away is not taken twice.
     flows.thin(np.array([7]), np.array([fair]), np.array([1.0]), MAX_THINNED)
     assert flows.entry_class(7, 0) == FLOW_CLASS_THINNED and flows.feedback[7] == 0.0

@@ -109,7 +109,7 @@ async def test_stored_fields_that_are_constants_now_are_left_out(tmp_path: Path)
     async with api.client() as client:
         config = (await client.get(f"{AP}/config")).json()
         assert (
-            config["sparse"] == {"fair_share": 1.0, "max_thinned": 0.25, "share": 0.02}
+            config["sparse"] == {"fair_share": 1.0, "max_thinned": 0.5, "share": 0.02}
             and "new_flows" not in config["queue_shares"]
         )
     await api.backend.stop()
