@@ -35,8 +35,9 @@ STATIONS, MAX_UPLOADS, COUNTED = 64, 8, 30
 LINK_OF_64 = LinkProfile("stations-64", 50_000_000, 10_000_000, rtt=0.02)
 Way = Literal["up", "down"]
 ONE_DOWN = (
-    "a mark leaves the one download a window of two or three segments, with which its queue runs empty between two round "
-    "trips; the depth from which on a station's bulk is marked, two packets here, is what to try next (read, not measured)"
+    "a mark leaves the one download a window of two or three segments, with which its queue runs empty between two "
+    "round trips; bulk of a station is marked from two packets of its own on here, and a higher depth is what to try "
+    "next (read, not measured)"
 )
 
 
