@@ -33,6 +33,7 @@ LINKS = {
 """By rates in Mb/s. The bound of thinning was chosen on the first of them, in other repeats."""
 BOUNDS = 0.25, 0.375, 0.5, 0.75
 """Parts that a flow of small packets may lose, to choose from."""
+ONE_REPEAT = {"vxlan, 20/1 Mb/s": "in one repeat of five, the others keep 99 % and more (seen, not explained)"}
 
 MEASURES = (
     Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
@@ -64,7 +65,7 @@ def _kept(kind: str, arm: str, **at: str) -> Goal:
     return Goal(
         f"{kind}: this access point keeps {{value}} of the download (at least {{limit}})",
         lambda medians: medians("download_during", arm, **at) / medians("download_alone", arm, **at),
-        at_least=KEPT_IN_TAGS if "frames" in at else KEPT_IN_TUNNELS, shown="{:.1%}",
+        at_least=KEPT_IN_TAGS if "frames" in at else KEPT_IN_TUNNELS, shown="{:.1%}", why=ONE_REPEAT.get(kind, ""),
     )  # fmt: skip
 
 
