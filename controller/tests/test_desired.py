@@ -250,7 +250,7 @@ async def test_rate_of_a_port_changes_within_the_session(two: Two) -> None:
     assert (ap.loop.ports[2], regulator.device, ap.connection.sessions) == (regulator, device, sessions)
     meters = [update.entity.meter_entry for update in two.switch.written if update.entity.HasField("meter_entry")]
     assert {meter.index.index >> 3 for meter in meters} >= {2}
-    assert max(meter.config.cir for meter in meters if meter.index.index >> 3 == 2) <= 112_500 / 0.75
+    assert max(meter.config.cir for meter in meters if meter.index.index >> 3 == 2) <= 112_500 / 0.5
 
 
 def test_changes_within_a_session_and_others() -> None:
