@@ -29,7 +29,7 @@ QUICK_ARMS = ("fifo", *CAKE_AND_OURS)  # without peers that are much like others
 FIFO = Arm("fifo", "plain FIFO of the switch", "plain")
 OUR_ARM = Arm("ours", "this access point", "ours", OURS)
 STATION_ARMS = ("fifo", "cake-hosts", "ours")
-SET_ARMS = ("fifo", "cake-hosts", "htb", "ours")  # where stations have settings
+SET_ARMS = ("cake-hosts", "htb", "ours")  # where stations have settings, of which a FIFO has none
 DIFFERENCES = (
     "the peers' lab has half of the round trip on each host's egress (netem), apswitch behind its queues",
     "where the running kernel has no cake, fq_codel and netem, every arm runs in a user-mode kernel with one CPU",
