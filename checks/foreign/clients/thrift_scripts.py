@@ -44,33 +44,38 @@ def require(output: str, pattern: str, what: str) -> None:
         raise Failed(f"{what}: {(problem[-1] if problem else output).strip()[-200:]}")
 
 
+def ping(session: Session, one: str, other: str, seconds: float = 0.0) -> None:
+    """Ping between two hosts, for `seconds` again while packets are lost. Raises Failed when some are lost then."""
+    line = f"{one} ping -c 3 {other}"
+    if seconds:
+        eventually(lambda: re.search(NONE_LOST, session.ask(line)), seconds)
+    require(session.ask(line), NONE_LOST, f"{one} ping {other}")
+
+
+def network(stand: Stand, example: str, *words: str, pings: tuple[tuple[str, str], ...], seconds: float = 0.0) -> None:
+    """Run a network of p4-utils' examples, and ping in it; `seconds` until the routes to each host are found."""
+    places = thrift_client(stand)
+    folder = stand.copy("p4-utils", "p4utils", f"examples/{example}")
+    stand.environment["PYTHONPATH"] += f":{folder}:{places}"
+    command = (stand.python, "network.py", *words)
+    with Session(stand, *command, cwd=folder / "examples" / example, prompt=PROMPT, seconds=60 + seconds) as session:
+        for one, other in pings:
+            ping(session, one, other, seconds)
+
+
+def routed(stand: Stand, example: str, *words: str, pings: tuple[tuple[str, str], ...]) -> None:
+    """Run an example of switches between routers of FRRouting. Raises NotRun without these."""
+    if not Path("/usr/lib/frr/zebra").exists():
+        raise NotRun("FRRouting is missing: apt install frr")
+    network(stand, example, *words, pings=pings, seconds=CONVERGED)
+
+
 @case(
     "p4-utils-switches", "nsg-ethz/p4-utils", "examples/switches: three switches, tables by command files, ping",
     folder="p4-utils", seconds=150.0, known=THRIFT,
 )  # fmt: skip
 def switches(stand: Stand) -> None:
-    places = thrift_client(stand)
-    folder = stand.copy("p4-utils", "p4utils", "examples/switches")
-    stand.environment["PYTHONPATH"] += f":{folder}:{places}"
-    with Session(stand, stand.python, "network.py", cwd=folder / "examples/switches", prompt=PROMPT) as session:
-        require(session.ask("h2 ping -c 3 h3", 60), NONE_LOST, "h2 ping h3")
-        require(session.ask("h3 ping -c 3 h4", 60), NONE_LOST, "h3 ping h4")
-
-
-def routed(stand: Stand, example: str, *words: str, pings: tuple[tuple[str, str], ...]) -> None:
-    """Run an example of switches between routers of FRRouting, until these have found routes."""
-    if not Path("/usr/lib/frr/zebra").exists():
-        raise NotRun("FRRouting is missing: apt install frr")
-    places = thrift_client(stand)
-    folder = stand.copy("p4-utils", "p4utils", f"examples/{example}")
-    stand.environment["PYTHONPATH"] += f":{folder}:{places}"
-    with Session(
-        stand, stand.python, "network.py", *words, cwd=folder / "examples" / example, prompt=PROMPT, seconds=150
-    ) as session:
-        for one, other in pings:
-            ask = f"{one} ping -c 3 {other}"
-            eventually(lambda: re.search(NONE_LOST, session.ask(ask)), CONVERGED)  # noqa: B023 # before the next pair
-            require(session.ask(ask), NONE_LOST, ask)
+    network(stand, "switches", pings=(("h2", "h3"), ("h3", "h4")))
 
 
 @case(
@@ -106,7 +111,7 @@ def one_switch(stand: Stand) -> None:
         commands = (folder / "stress_test_commands.txt").read_text()
         said = stand.run("simple_switch_CLI", "--thrift-port", "9090", cwd=folder, stdin=commands, succeeds=False)
         require(said, "Entry has been added", "simple_switch_CLI")
-        require(session.ask("h1 ping -c 3 h2"), NONE_LOST, "h1 ping h2")
+        ping(session, "h1", "h2")
 
 
 @case(
@@ -123,8 +128,8 @@ def wifi(stand: Stand) -> None:
     words = (stand.python, "p4.py")
     # In a user-mode kernel it takes its time.
     with Session(stand, *words, cwd=folder / "examples/p4", prompt="mininet-wifi> ", seconds=300) as session:
-        require(session.ask("h1 ping -c 3 h2"), NONE_LOST, "h1 ping h2")
-        require(session.ask("sta1 ping -c 3 h1"), NONE_LOST, "sta1 ping h1")
+        ping(session, "h1", "h2")
+        ping(session, "sta1", "h1")
 
 
 WIRED = """
