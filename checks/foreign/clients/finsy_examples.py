@@ -20,7 +20,7 @@ KNOWN = {
     "int": "its demo writes an entry into tables without a key, which P4_16 (section 14.2.1.1) gives none: apswitch "
     "refuses that, BMv2 takes it",
     "ngsdn": "it asks for a sample of counters every 10000 ns; apswitch has one every 10 ms at most, and must refuse "
-    "less (gNMI specification, 3.5.1.3)",
+    "less (gNMI specification, 3.5.1.5.2)",
     "mtls": "of a refused client certificate the test wants the message of a closed socket; apswitch sends a TLS alert",
     "simple": "the test calls Mininet's `iperf`, which may hang with any switch "
     "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",

@@ -186,7 +186,7 @@ BOUND = Experiment(
     name="tunnel-bound",
     title="The same, by how much of a flow of small packets may be lost",
     paper="none: which bound of thinning (decision 22) is the least that keeps a tunnel's download",
-    question="What part of what is not TCP, in small packets and above its fair share, may be lost to keep its place?",
+    question="How much of a flow of small packets, not of TCP, may be lost above its fair share to keep its place?",
     scene=lambda point, arm: _in_tunnel(point, TESTBED),
     arms=tuple(
         replace(OUR_ARM, name=f"most-{bound:g}", label=f"at most {bound:g} lost",

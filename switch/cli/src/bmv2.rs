@@ -125,7 +125,7 @@ fn option(word: &str) -> Option<(&'static Row, Option<String>)> {
 }
 
 impl Start {
-    /// Takes the earlier `-i` of an interface away that has several: Mininet-WiFi gives one of a radio's two numbers.
+    /// Keeps the last `-i` of each interface: Mininet-WiFi gives that of a radio two numbers.
     /// BMv2 takes each frame of such an interface in twice.
     fn spare_second_numbers(&mut self, given: &[(&str, String)]) {
         let interfaces = given.iter().filter(|(name, _)| *name == "interface").filter_map(|(_, value)| {
