@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,11 +140,20 @@ def test_private_and_connected_networks_are_not_caught_unasked(wires: Scene) -> 
     assert reached(wires.server) and not reached("203.0.113.9")
 
 
-def test_only_processes_of_the_cgroup_are_caught(wires: Scene) -> None:
+@pytest.fixture
+def cgroup2(tmp_path: Path) -> Iterator[Path]:
+    """Mount the hierarchy for one test: where a machine has it differs, and another mount may lie over it."""
+    root = tmp_path / "cgroup2"
+    root.mkdir()
+    subprocess.run(["mount", "-t", "cgroup2", "none", root], check=True)
+    yield root
+    subprocess.run(["umount", "--lazy", root], check=True)
+
+
+def test_only_processes_of_the_cgroup_are_caught(wires: Scene, cgroup2: Path) -> None:
     wires.remote()
     expected = web(wires)
-    root = next(line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line)
-    cgroup = Path(root) / f"batcp-test-{os.getpid()}"
+    cgroup = cgroup2 / f"batcp-test-{os.getpid()}"
     cgroup.mkdir()
     try:
         wires.local("--cgroup", f"/{cgroup.name}")

@@ -76,9 +76,9 @@ def end(number: int, _frame: object) -> None:
 
 
 def own_network() -> None:
-    """Moves this thread, and what it starts from now on, into a network namespace of its own, with `lo` up and its
-    devices in /sys. Within `run`. Raises NotPermitted."""
-    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+    """Move this thread, and what it starts from now on, into a network namespace of its own, with `lo` up and its
+    devices in a /sys that nobody else sees. Raises NotPermitted."""
+    _own_mounts(CLONE_NEWNET)
     _check(_libc.mount(b"sysfs", b"/sys", b"sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /sys")
     if os.path.isdir("/sys/kernel/debug"):  # not every kernel has it
         _check(_libc.mount(b"debugfs", b"/sys/kernel/debug", b"debugfs", 0, None), "mount /sys/kernel/debug")
@@ -97,8 +97,7 @@ def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | s
         if select.select([alive], [], [], 0)[0]:  # the parent died before prctl
             os._exit(128 + signal.SIGKILL)
         # Process ids mean this namespace's: /proc has to show them (`ip link set netns PID` reads it).
-        _check(_libc.unshare(CLONE_NEWNS), "unshare")
-        _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount /")
+        _own_mounts()
         _check(_libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None), "mount /proc")
         # The first process of a PID namespace receives only signals that it has a handler for.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -119,6 +118,12 @@ def _become_first_process(main: Callable[[], int], alive: int, mask: set[int | s
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _own_mounts(others: int = 0) -> None:
+    """Unshare the mounts, and `others`, so that what is mounted from now on reaches nobody else."""
+    _check(_libc.unshare(CLONE_NEWNS | others), "unshare")
+    _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount /")
 
 
 def _check(result: int, what: str) -> None:

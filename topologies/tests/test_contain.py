@@ -73,3 +73,13 @@ def test_without_the_privilege_it_says_so() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: privilege is missing") and done.stderr.count("\n") == 1
+
+
+def test_a_network_of_its_own_leaves_the_mounts_of_others_alone() -> None:
+    program = "from accesspoint.topologies.namespaces import contain; contain.own_network()"
+    script = 'cut -d" " -f5- /proc/self/mountinfo; "$0" -c "$1"; echo after; cut -d" " -f5- /proc/self/mountinfo'
+    # Within mounts of the test's own, so that what it looks for would not stay on this machine.
+    words = ["unshare", "--mount", "--propagation", "shared", "sh", "-c", script, sys.executable, program]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT)
+    before, after = done.stdout.split("after\n")
+    assert before and after == before

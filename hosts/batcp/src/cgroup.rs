@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use socket2::{Domain, Socket, Type};
@@ -13,17 +13,17 @@ use hosts_base::{About, Error};
 /// asm-generic/socket.h
 const SO_NETNS_COOKIE: i32 = 71;
 
-/// Open the cgroup (version 2, cgroups(7)) that is called `path` in /proc/PID/cgroup. Without a mounted hierarchy, as
-/// below `ip netns exec`, one is opened that is mounted nowhere, so nothing can be left behind. Errors: no such cgroup;
-/// no cgroup2 in this kernel; no right to it (CAP_SYS_ADMIN).
+/// Open the cgroup (version 2, cgroups(7)) that is called `path` in /proc/PID/cgroup. Where no mounted hierarchy can be
+/// reached, as below `ip netns exec` and in Mininet's hosts, whose own /sys lies over it, one is opened that is mounted
+/// nowhere, so nothing can be left behind. Errors: no such cgroup; no cgroup2 in this kernel; no right to it
+/// (CAP_SYS_ADMIN).
 pub fn open(path: &str) -> Result<OwnedFd, Error> {
     let relative = Path::new(path.strip_prefix('/').unwrap_or(path));
     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-    if let Some(mount) = mounted()? {
-        let directory = Path::new(&mount).join(relative);
-        return File::open(&directory).map(OwnedFd::from).about(format!("open cgroup {}", directory.display()));
-    }
-    let root = unmounted().about("open the cgroup2 hierarchy (needs root)")?;
+    let root = match mounted()? {
+        Some(root) => root,
+        None => unmounted().about("open the cgroup2 hierarchy (needs root)")?,
+    };
     let name = std::ffi::CString::new(relative.as_os_str().as_encoded_bytes()).about(format!("open cgroup {path}"))?;
     // SAFETY: plain system call; the result is checked, and owned only here.
     let fd = unsafe { libc::openat(root.as_raw_fd(), name.as_ptr(), libc::O_DIRECTORY | libc::O_CLOEXEC) };
@@ -57,13 +57,22 @@ pub fn own_path() -> Result<String, Error> {
         .ok_or_else(|| Error::new("this kernel has no cgroup2: build it with CONFIG_CGROUPS and CONFIG_CGROUP_BPF"))
 }
 
-fn mounted() -> Result<Option<String>, Error> {
+/// Open the root of the first hierarchy that is mounted and can be reached: what is mounted may lie under another mount.
+fn mounted() -> Result<Option<OwnedFd>, Error> {
     let text = std::fs::read_to_string("/proc/self/mounts").about("read /proc/self/mounts")?;
     Ok(text.lines().find_map(|line| {
         let mut words = line.split(' ').skip(1);
         let (path, kind) = (words.next()?, words.next()?);
-        (kind == "cgroup2").then(|| path.to_owned())
+        let root = (kind == "cgroup2").then(|| File::open(path).ok())??;
+        is_cgroup2(root.as_raw_fd()).then(|| root.into())
     }))
+}
+
+fn is_cgroup2(fd: RawFd) -> bool {
+    // SAFETY: all zeros are a valid statfs, which fstatfs(2) writes.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `about` lives until the call returns.
+    unsafe { libc::fstatfs(fd, &raw mut about) == 0 && about.f_type == libc::CGROUP2_SUPER_MAGIC }
 }
 
 fn unmounted() -> io::Result<OwnedFd> {
@@ -85,4 +94,31 @@ fn owned(fd: i64) -> io::Result<OwnedFd> {
     }
     // SAFETY: a file descriptor that the kernel just gave to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).expect("file descriptors are small")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// mnexec of Mininet does so for each host: the hierarchy is in /proc/self/mounts, and its path is gone.
+    #[test]
+    fn a_hierarchy_under_another_mount_is_opened() {
+        // SAFETY: geteuid(2) cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return eprintln!("skipped: mounting needs root");
+        }
+        let own = own_path().unwrap();
+        let opened = std::thread::spawn(move || {
+            let mount = |kind: *const libc::c_char, at: *const libc::c_char, flags| {
+                // SAFETY: constant strings; this thread has a mount namespace of its own, that ends with it.
+                assert_eq!(unsafe { libc::mount(c"none".as_ptr(), at, kind, flags, std::ptr::null()) }, 0);
+            };
+            // SAFETY: only this thread's namespace changes.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
+            mount(std::ptr::null(), c"/".as_ptr(), libc::MS_REC | libc::MS_PRIVATE);
+            mount(c"sysfs".as_ptr(), c"/sys".as_ptr(), 0);
+            open(&own).map(|cgroup| is_cgroup2(cgroup.as_raw_fd()))
+        });
+        assert!(opened.join().unwrap().unwrap());
+    }
 }
