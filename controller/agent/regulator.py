@@ -12,6 +12,7 @@ import numpy as np
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from ..law import chosen
 from ..law.base import BUSY_QUEUE, IDLE_SECONDS
+from ..law.shares import demands, divide
 from .capacity import Capacity
 from .feedback import Floats, Rate
 from .flow_table import FlowTable, Numbers
@@ -292,32 +293,48 @@ class PortRegulator:
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted
 
+    def _weights_of(self, flows: Numbers, asked: Floats) -> tuple[Floats, Floats]:
+        """Return the flows' weights in the flow term, and their fair shares as bytes/s.
+
+        The sum of w_i over a class is W (3.2.2). With `isolate_stations` shares are by class, then by station, then by
+        flow, and a flow's weight is its share itself: so what a station's ping leaves is for its own download."""
+        table = self._flows
+        classes, weights, of_class = table.class_id[flows], table.weight[flows], np.array(self._weights)
+        if not self.config.ncr.isolate_stations:
+            weights = weights * table.station_weight[flows]
+            weights = weights * (of_class / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9))[classes]
+            return weights, divide(self._shared, asked, [(np.zeros(flows.size, np.int64), weights)])[1]
+        (of_groups, _), first, group = np.unique(
+            np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_index=True, return_inverse=True
+        )
+        present, classes_of = np.unique(of_groups, return_inverse=True)
+        levels = [
+            (group.reshape(-1), weights),
+            (classes_of, table.station_weight[flows[first]]),
+            (np.zeros(present.size, np.int64), of_class[present]),
+        ]
+        return divide(self._shared, asked, levels)
+
     def _share_among_flows(self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats) -> None:
-        """A flow's weight is its part of its class's: sum of w_i over a class is W (3.2.2); with `isolate_stations`
-        first in equal parts to the stations that have flows of the class.
+        """Set the flow terms, and who of small packets goes ahead.
 
         A flow is counted before its ACKs are filtered; what is left is taken to be the same part of each in a class.
         """
         ncr, table = self.config.ncr, self._flows
-        classes, weights = table.class_id[flows], table.weight[flows]
-        if ncr.isolate_stations and flows.size:
-            _, of = np.unique(np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_inverse=True)
-            of = of.reshape(-1)
-            weights = weights / np.bincount(of, weights)[of]
-        weights = weights * table.station_weight[flows]
-        of_class = self._weights / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
+        classes = table.class_id[flows]
         kept = np.array(
             [
                 min(1.0, rate / arrivals.value) if arrivals.value > 0 else 1.0
                 for rate, arrivals in zip(self.class_rates, self._arrivals, strict=True)
             ]
         )
-        weights = weights * of_class[classes]
-        terms, volumes = self.law.shares(
+        rates = table.rates.value[flows] * kept[classes]
+        weights, fair = self._weights_of(flows, demands(rates, elastic)) if flows.size else (rates, rates)
+        terms, _ = self.law.shares(
             table.feedback[flows].tolist(),
             elapsed,
             self._shared,
-            (table.rates.value[flows] * kept[classes]).tolist(),
+            rates.tolist(),
             weights.tolist(),
             elastic.tolist(),
             gain=ncr.alpha,
@@ -325,17 +342,17 @@ class PortRegulator:
             limit=ncr.flow_limit,
             fullness=fullness,
         )
-        feedback, desired = np.array(terms), np.array(volumes)
+        feedback = np.array(terms)
         table.feedback[flows] = feedback
         if flows.size:
-            # The largest share by weight: a flow far below it is not the cause of the queue.
-            level, part = float((desired / weights).max()), self.config.sparse.fair_share
-            fair = part * level * weights if part else None
-            table.allow(flows, fair, now - self._busy_at < IDLE_SECONDS)
-            if fair is not None and self.config.features.sparse and self.law.thins:
+            # A flow far below what it may have is not the cause of the queue.
+            part = self.config.sparse.fair_share
+            allowed = part * fair if part else None
+            table.allow(flows, allowed, now - self._busy_at < IDLE_SECONDS)
+            if allowed is not None and self.config.features.sparse and self.law.thins:
                 of_port = self.law.dropped(self.feedback)
                 of_class_too = [of_port + self.class_feedback.get(class_id, 0.0) for class_id in classes.tolist()]
-                table.thin(flows, fair, np.array(of_class_too), self.config.sparse.max_thinned)
+                table.thin(flows, allowed, np.array(of_class_too), self.config.sparse.max_thinned)
         table.apply_limits(flows)
         self.standing_depth = self._standing_depth(np.unique(table.station[flows[elastic > 0]]).size)
         self.fair_sparse = table.fair_sparse_rate(flows)

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from ..agent.capacity import Capacity
-from ..agent.feedback import Floats, Rates
+from ..agent.feedback import Rates
 from ..agent.queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 from ..config import Ncr
 from . import chosen
 from .base import Law
+from .shares import demands, divide
 
 TICK = 0.01
 MIN_WINDOW = 2.0
@@ -120,12 +120,6 @@ class Result:
         """Jain's fairness index over all senders."""
         rates = list(self.per_sender.values())
         return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
-
-
-def by_station(weights: Floats, stations: npt.NDArray[np.int64]) -> Floats:
-    """Weights that add up to 1 for each station, as `PortRegulator` has them."""
-    _, of = np.unique(stations, return_inverse=True)
-    return weights / np.bincount(of, weights)[of]
 
 
 def simulate(
@@ -264,10 +258,15 @@ def simulate(
                 rates.update(slice(None), volumes, now, law.averaging(parameters.smoothing_ms / 1000))
                 active = ~rates.idle(slice(None), now)
                 terms[~active] = 0.0
-                parts = weights[active] if stations is None else by_station(weights[active], stations[active])
+                found, elastic = rates.value[active], np.ones(int(active.sum()))
+                parts = weights[active]
+                if stations is not None and parts.size:
+                    present, of = np.unique(stations[active], return_inverse=True)
+                    levels = [(of, parts), (np.zeros(present.size, np.int64), np.ones(present.size))]
+                    parts, _ = divide(link.value, demands(found, elastic), levels)
                 terms[active], _ = law.shares(
-                    terms[active].tolist(), now - shared_at, link.value, rates.value[active].tolist(),
-                    parts.tolist(), [1.0] * int(active.sum()), gain=parameters.alpha,
+                    terms[active].tolist(), now - shared_at, link.value, found.tolist(),
+                    parts.tolist(), elastic.tolist(), gain=parameters.alpha,
                     interval=parameters.flow_interval, limit=parameters.flow_limit, fullness=estimate.bytes / target,
                 )  # fmt: skip
                 shared_at = now

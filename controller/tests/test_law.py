@@ -7,6 +7,7 @@ import math
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.law import LAWS, base, paper, pi2
 from accesspoint.controller.law.base import DeviceTerm, Law
 from accesspoint.controller.law.pi2 import MAX_BURST, Pi2DeviceTerm, desired_volumes, max_min_shares
+from accesspoint.controller.law.shares import LEAST, divide
 
 from .plant import settle
 
@@ -93,6 +95,43 @@ def test_desired_volumes_give_all_of_the_capacity_out(capacity: float, asking: l
 def test_shares_by_weight() -> None:
     shares = max_min_shares(12.0, [100.0, 100.0, 1.0], [2.0, 1.0, 5.0])
     assert shares == pytest.approx([22 / 3, 11 / 3, 1.0])
+
+
+@given(CAPACITIES, ASKING.filter(bool))
+def test_one_group_is_divided_as_the_law_does(capacity: float, asking: list[tuple[float, float]]) -> None:
+    demands, weights = parts(asking)
+    got, fair = divide(capacity, np.array(demands), [(np.zeros(len(demands), np.int64), np.array(weights))])
+    desired = desired_volumes(capacity, demands, weights)
+    assert got == pytest.approx(np.maximum(desired, LEAST), rel=1e-9)
+    highest = max(volume / weight for volume, weight in zip(desired, weights, strict=True))
+    assert fair == pytest.approx(highest * np.array(weights), rel=1e-6)
+
+
+@given(CAPACITIES, st.lists(ASKING.filter(bool), min_size=1, max_size=6))
+def test_groups_have_their_parts_whatever_is_in_them(capacity: float, asking: list[list[tuple[float, float]]]) -> None:
+    flows = [flow for group in asking for flow in group]
+    demands, weights = parts(flows)
+    of = np.repeat(np.arange(len(asking)), [len(group) for group in asking])
+    of_groups = np.arange(1.0, len(asking) + 1)
+    levels = [(of, np.array(weights)), (np.zeros(len(asking), np.int64), of_groups)]
+    got, fair = divide(capacity, np.array(demands), levels)
+    wanted = desired_volumes(capacity, [sum(parts(group)[0]) for group in asking], of_groups.tolist())
+    for number, (group, share) in enumerate(zip(asking, wanted, strict=True)):
+        within = np.maximum(desired_volumes(share, *parts(group)), LEAST)
+        assert got[of == number] == pytest.approx(within, rel=1e-6)
+    assert (fair >= got * (1 - 1e-6) - LEAST).all()
+
+
+def test_what_a_member_does_not_ask_for_stays_in_its_group() -> None:
+    # Two stations of equal weight: an upload beside a call, and three uploads.
+    levels = [(np.array([0, 0, 1, 1, 1]), np.ones(5)), (np.zeros(2, np.int64), np.ones(2))]
+    got, fair = divide(120.0, np.array([100.0, 4.0, 50.0, 50.0, 50.0]), levels)
+    assert got.tolist() == [56.0, 4.0, 20.0, 20.0, 20.0]
+    assert fair.tolist() == [56.0, 56.0, 20.0, 20.0, 20.0]
+    # Who asks for little in a group that asks for little could have its part of the group's.
+    got, fair = divide(120.0, np.array([1.0, 4.0, 50.0, 50.0, 50.0]), levels)
+    assert got.tolist() == [1.0, 4.0, 115 / 3, 115 / 3, 115 / 3]
+    assert fair[:2].min() >= 30.0
 
 
 class Terms:

@@ -279,6 +279,19 @@ def test_a_station_gets_no_more_for_more_flows(isolated: bool) -> None:
     assert (feedback[1:9] > 0.0).all() == isolated
 
 
+def test_what_a_station_does_not_ask_for_stays_its_own() -> None:
+    regulator = uplink()
+    add(regulator, 0, station=1)
+    add(regulator, 20, station=1)
+    for index in range(1, 9):
+        add(regulator, index, station=2)
+    # The first station's second flow takes little: its upload may have the rest of the station's half.
+    _uploads(regulator, {0: 0.49, 20: 0.005, **dict.fromkeys(range(1, 9), 0.505 / 8)})
+    feedback = regulator._flows.feedback
+    assert feedback[0] == 0.0 and feedback[20] == 0.0
+    assert (feedback[1:9] > 0.0).all()
+
+
 def test_slow_flows_of_full_frames_are_not_sparse_while_they_fill_a_queue() -> None:
     # 30 uploads have 4 kB/s each, which is sparse on an empty port: nobody would be held back.
     regulator = uplink()

@@ -3,13 +3,11 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from accesspoint.controller.config import Ncr
 from accesspoint.controller.law.base import DeviceTerm
 from accesspoint.controller.law.pi2 import Pi2, Pi2DeviceTerm
-from accesspoint.controller.law.simulation import by_station
 
 from . import terms
 from .terms import AS_IS, FIGURES, NOT_SIMULATED, ROWS, SCENARIOS, WHOLE, Figure
@@ -151,8 +149,3 @@ def test_terms_that_grow_without_a_queue_and_drops_of_all() -> None:
     # Three quarters of the link passed, where 0.67 are wanted.
     assert grown(terms.AlwaysGrows()) == pytest.approx((0.03 * 0.08) ** 2)
     assert (Pi2().dropped(0.9), terms.DropsAll().dropped(0.9)) == (0.25, 0.9)
-
-
-def test_weights_by_station_are_equal_parts() -> None:
-    parts = by_station(np.array([1.0, 3.0, 5.0]), np.array([7, 7, 2]))
-    assert parts.tolist() == [0.25, 0.75, 1.0]

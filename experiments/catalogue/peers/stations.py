@@ -34,11 +34,6 @@ WEIGHTS = 3, 1
 STATIONS, MAX_UPLOADS, COUNTED = 64, 8, 30
 LINK_OF_64 = LinkProfile("stations-64", 50_000_000, 10_000_000, rtt=0.02)
 Way = Literal["up", "down"]
-ONE_DOWN = (
-    "a mark leaves the one download a window of two or three segments, with which its queue runs empty between two "
-    "round trips; bulk of a station is marked from two packets of its own on here, and a higher depth is what to try "
-    "next (read, not measured)"
-)
 
 
 def share(name: str, start: float, end: float | None = None) -> Of:
@@ -82,11 +77,11 @@ def _isolation_measures(what: str) -> tuple[Measure, ...]:
     )  # fmt: skip
 
 
-def _isolation_goals(what: str, least: float, why: str = "") -> tuple[Goal, ...]:
+def _isolation_goals(what: str, least: float) -> tuple[Goal, ...]:
     return (
         Goal(
             f"the station with one {what[:-1]} has {{value}} of what both send (at least {{limit}})",
-            lambda medians: min(_of_ecn(medians, "share")), at_least=0.45, why=why,
+            lambda medians: min(_of_ecn(medians, "share")), at_least=0.45,
         ),
         Goal(
             f"the station with one {what[:-1]} has no more than its half: {{value}} (at most {{limit}})",
@@ -140,7 +135,7 @@ HOSTS_DOWN = Experiment(
     arms=(FIFO, *PEER_ARMS, OUR_ARM),
     measures=_isolation_measures("downloads"),
     sweep={"ecn": ECN},
-    goals=_isolation_goals("downloads", 13.0, ONE_DOWN),
+    goals=_isolation_goals("downloads", 13.0),
     figures=_isolation_figures("downloads"),
     repeats=5,
     quick=Quick(arms=STATION_ARMS),
