@@ -97,7 +97,7 @@ def check(outcome: Outcome, marks: str) -> None:
 
 def rust(outcome: Outcome, marks: str) -> None:
     """Run the Rust tests, and check format and lint of Rust."""
-    call(outcome, *CARGO)
+    call(outcome, *CARGO, "--no-fail-fast")
     call(outcome, "make", "--no-print-directory", "check-rust")
 
 
