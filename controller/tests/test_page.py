@@ -461,6 +461,17 @@ def test_it_fits_a_phone_follows_the_colours_and_can_be_empty(link_lab: SwitchLa
             ".map((element) => element.outerHTML)"
         )
         assert nameless == []
+    # From anywhere on the long page of an access point its parts are one touch away.
+    names = window.run("return [...document.querySelectorAll('.jump button')].map((each) => each.textContent)")
+    assert {"Classes", "Ports", "Flows", "Stations", "Settings"} <= set(names)
+    for name in (names[-1], names[0]):
+        top = (
+            f"[...document.querySelectorAll('.jump button')].find((each) => each.textContent === '{name}').click();"
+            f"return document.querySelector('section[aria-label=\"{name}\"]').getBoundingClientRect().top"
+        )
+        assert -1 <= window.run(top) <= 740 - 1
+        assert window.run("return document.activeElement.ariaLabel") == name
+        assert window.run("return document.querySelector('.jump').getBoundingClientRect().top") <= 100
     paper = "return getComputedStyle(document.body).backgroundColor"
     for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 29)")):
         window.colours(scheme)

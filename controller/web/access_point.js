@@ -122,6 +122,15 @@ export function accessPoint(page, ap) {
     chartsElement, parts[0].element,
     h("section", { "aria-label": "Ports" }, h("h2", {}, "Ports"), mistaken, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of ports" }, portTable), targets),
     parts[1].element, parts[2].element, parts[3].element, parts[4].element);
+  // A phone's page is many screens long.
+  const sections = [...element.children].filter((each) => each.tagName === "SECTION");
+  element.firstChild.after(h("nav", { class: "jump", "aria-label": "Sections" }, ...sections.map((section) => {
+    section.tabIndex = -1;
+    return h("button", { type: "button", class: "link", onclick: () => {
+      section.scrollIntoView();
+      section.focus({ preventScroll: true });
+    } }, section.ariaLabel);
+  })));
 
   function marked(text) {
     charts.markers.push({ time: Date.now() / 1000, text });
