@@ -81,7 +81,7 @@ impl Client {
         let covered = |number| state.subflows.values().any(|s| usize::from(s.number) == number && !s.stalled);
         for (number, attempt) in self.attempts.iter_mut().enumerate() {
             let uplink = shared.options.uplinks.of(&self.interfaces[number].name);
-            if attempt.busy || attempt.not_before > now || covered(number) || uplink.is_used_up(now) {
+            if attempt.busy || attempt.not_before > now || covered(number) || uplink.is_used_up() {
                 continue;
             }
             attempt.busy = true;
@@ -188,7 +188,7 @@ pub async fn open(client: Client, options: &Options) -> io::Result<Opened> {
         let hello = Hello::open(mark, interface, ours, options.window as u64);
         let uplink = options.uplinks.of(&interface.name);
         let attempt = async {
-            if uplink.is_used_up(Instant::now()) {
+            if uplink.is_used_up() {
                 return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its quota is used up"));
             }
             let (mut stream, answered) = reach(&client.peers, interface, mark.interface, first, options).await?;
@@ -297,7 +297,7 @@ pub async fn maintain_subflows(shared: &Arc<ConnectionState>, mut client: Option
         };
         match &mut client {
             Some(client) => {
-                shared.spare_quotas(now);
+                shared.spare_quotas();
                 client.join_missing(shared, now);
                 tokio::select! {
                     () = sleep(pause) => {}

@@ -6,8 +6,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,44 +72,63 @@ impl FromStr for QuotaOption {
     }
 }
 
-/// Quota of an interface.
+/// Quota of an interface. A thread of its own reads the counters, since connections ask for it under their lock, and a
+/// file may be slow.
 #[derive(Debug)]
 pub struct Quota {
+    bytes: u64,
+    counted: Arc<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
     option: QuotaOption,
     file: PathBuf,
-    /// Time of the last reading, and the bytes used.
-    last: Mutex<(Instant, u64)>,
+    used: AtomicU64,
 }
 
 impl Quota {
     /// Continue the count of `folder`, or begin one. Errors: it cannot be kept there.
     pub fn new(option: QuotaOption, folder: &Path) -> Result<Self, Error> {
-        let file = folder.join(format!("{}.json", option.interface));
-        let quota = Self { option, file, last: Mutex::new((Instant::now(), 0)) };
-        let about = || format!("keep the count of a quota in {}", folder.display());
-        fs::create_dir_all(folder).about(about())?;
-        quota.last.lock().expect("no holder panics").1 = quota.count().about(about())?;
-        Ok(quota)
+        let bytes = option.bytes;
+        let counted = Arc::new(Counted::begin(option, folder)?);
+        let reader = Arc::downgrade(&counted);
+        let read = move || {
+            loop {
+                thread::sleep(READ);
+                let Some(counted) = reader.upgrade() else { return };
+                // Without a place for the count, what is known stays.
+                let _ = counted.count();
+            }
+        };
+        thread::Builder::new().name("quota".into()).spawn(read).about("start a thread")?;
+        Ok(Self { bytes, counted })
     }
 
     /// Return the bytes used in this period, as of a second ago, and the bytes of the quota.
-    pub fn used(&self, now: Instant) -> (u64, u64) {
-        let mut last = self.last.lock().expect("no holder panics");
-        if now.saturating_duration_since(last.0) >= READ {
-            // Without a place for the count, what is known stays.
-            *last = (now, self.count().unwrap_or(last.1));
-        }
-        (last.1, self.option.bytes)
+    pub fn used(&self) -> (u64, u64) {
+        (self.counted.used.load(Ordering::Relaxed), self.bytes)
     }
 
     /// True if the quota is used up, as of a second ago.
-    pub fn is_used_up(&self, now: Instant) -> bool {
-        let (used, bytes) = self.used(now);
+    pub fn is_used_up(&self) -> bool {
+        let (used, bytes) = self.used();
         used >= bytes
+    }
+}
+
+impl Counted {
+    fn begin(option: QuotaOption, folder: &Path) -> Result<Self, Error> {
+        let file = folder.join(format!("{}.json", option.interface));
+        let counted = Self { option, file, used: AtomicU64::new(0) };
+        let about = || format!("keep the count of a quota in {}", folder.display());
+        fs::create_dir_all(folder).about(about())?;
+        counted.count().about(about())?;
+        Ok(counted)
     }
 
     /// Read the interface's counter and bring the file up to date; programs that share it take turns.
-    fn count(&self) -> io::Result<u64> {
+    fn count(&self) -> io::Result<()> {
         let lock = File::create(self.file.with_extension("lock"))?;
         lock.lock()?;
         let now = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
@@ -121,13 +142,14 @@ impl Quota {
         let before = kept.unwrap_or(Count { since: now, used: 0, counter: device.unwrap_or(0) });
         // An interface that is gone comes back with a counter of its own.
         let count = before.read(device.unwrap_or(0), now, self.option.days);
-        if kept == Some(count) {
-            return Ok(count.used); // an idle interface costs no write
+        // An idle interface costs no write.
+        if kept != Some(count) {
+            let part = self.file.with_extension("part");
+            fs::write(&part, serde_json::to_vec(&count)?)?;
+            fs::rename(&part, &self.file)?;
         }
-        let part = self.file.with_extension("part");
-        fs::write(&part, serde_json::to_vec(&count)?)?;
-        fs::rename(&part, &self.file)?;
-        Ok(count.used)
+        self.used.store(count.used, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -190,12 +212,12 @@ mod tests {
     fn a_count_survives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let option: QuotaOption = "lo=1KB".parse().unwrap();
-        let quota = Quota::new(option.clone(), folder.path()).unwrap();
-        assert_eq!(quota.last.lock().unwrap().1, 0, "earlier bytes do not count");
+        let counted = Counted::begin(option.clone(), folder.path()).unwrap();
+        assert_eq!(counted.used.load(Ordering::Relaxed), 0, "earlier bytes do not count");
         let counter = counter(&fs::read_to_string("/proc/net/dev").unwrap(), "lo").unwrap();
-        fs::write(&quota.file, format!("{{\"since\":0,\"used\":1000,\"counter\":{counter}}}")).unwrap();
-        assert!(Quota::new(option, folder.path()).unwrap().is_used_up(Instant::now()));
-        fs::write(&quota.file, "torn").unwrap();
-        assert!(quota.count().is_err(), "a count is never begun anew by mistake");
+        fs::write(&counted.file, format!("{{\"since\":0,\"used\":1000,\"counter\":{counter}}}")).unwrap();
+        assert!(Quota::new(option, folder.path()).unwrap().is_used_up());
+        fs::write(&counted.file, "torn").unwrap();
+        assert!(counted.count().is_err(), "a count is never begun anew by mistake");
     }
 }

@@ -47,7 +47,7 @@ impl ConnectionState {
             let now = Instant::now();
             subflow.link.discard();
             // Neither a reset nor a quota says anything of the path.
-            if state.error.is_none() && !subflow.link.uplink.is_used_up(now) {
+            if state.error.is_none() && !subflow.link.uplink.is_used_up() {
                 subflow.link.uplink.fails(now);
             }
             let others = state.stalled();
@@ -72,9 +72,9 @@ impl ConnectionState {
     }
 
     /// Remove the subflows of interfaces whose quota is used up; with them the connection, if there is no other.
-    pub fn spare_quotas(&self, now: Instant) {
+    pub fn spare_quotas(&self) {
         let state = self.state();
-        let used_up = |subflow: &Subflow| subflow.link.uplink.is_used_up(now);
+        let used_up = |subflow: &Subflow| subflow.link.uplink.is_used_up();
         let ids: Vec<u32> = state.subflows.iter().filter(|(_, s)| used_up(s)).map(|(&id, _)| id).collect();
         let all = !ids.is_empty() && ids.len() == state.subflows.len();
         drop(state);

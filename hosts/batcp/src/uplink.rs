@@ -88,8 +88,8 @@ impl Uplink {
     }
 
     /// True if the quota is used up, as of a second ago.
-    pub fn is_used_up(&self, now: Instant) -> bool {
-        self.quota.as_ref().is_some_and(|quota| quota.is_used_up(now))
+    pub fn is_used_up(&self) -> bool {
+        self.quota.as_ref().is_some_and(|quota| quota.is_used_up())
     }
 }
 
@@ -115,8 +115,8 @@ impl Uplinks {
     }
 
     /// Return the bytes that interfaces with a quota have used, and those of the quota.
-    pub fn quotas(&self, now: Instant) -> Vec<(String, (u64, u64))> {
-        let used = |(name, uplink): (&String, &Arc<Uplink>)| Some((name.clone(), uplink.quota.as_ref()?.used(now)));
+    pub fn quotas(&self) -> Vec<(String, (u64, u64))> {
+        let used = |(name, uplink): (&String, &Arc<Uplink>)| Some((name.clone(), uplink.quota.as_ref()?.used()));
         lock(&self.0).iter().filter_map(used).collect()
     }
 

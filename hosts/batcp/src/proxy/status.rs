@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ impl Carried {
         for watch in self.live().values() {
             add_up(&mut paths, &watch(), true);
         }
-        for (name, (used, quota)) in uplinks.quotas(Instant::now()) {
+        for (name, (used, quota)) in uplinks.quotas() {
             let path = paths.entry(name.clone()).or_insert_with(|| PathStatus { path: name, ..PathStatus::default() });
             (path.quota_used, path.quota) = (Some(used), Some(quota));
         }
