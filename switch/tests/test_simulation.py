@@ -112,7 +112,7 @@ def test_p4runtime_refuses_as_over_grpc(switch: Simulated, entities: Program) ->
 
 
 def test_the_same_calls_give_the_same_bytes(access_point: Program) -> None:
-    """A million frames, with loss and jitter, twice; another seed gives others."""
+    """Two hundred thousand frames, with loss and jitter, twice; another seed gives others."""
 
     def run(seed: str, frames: int) -> str:
         links = ("--link", "2:rate=1gbit,jitter=1ms,loss=0.01,limit=100", "--link", "1:rate=2gbit")
@@ -138,8 +138,8 @@ def test_the_same_calls_give_the_same_bytes(access_point: Program) -> None:
         switch.close()
         return digest.hexdigest()
 
-    once = run("5", 1_000_000)
-    assert once == run("5", 1_000_000)
+    once = run("5", 200_000)
+    assert once == run("5", 200_000)
     assert run("5", 10_000) != run("6", 10_000)
 
 
