@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from ..agent.reconciler import Refused
-from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule
+from ..config import AccessPointConfig, ClassWeights, Features, Model, Ncr, Rule, migrate_entry
 from ..observation import Observation
 from ..state.store import Revision, document
 from .http import (
@@ -220,7 +220,7 @@ async def restore_revision(
 
     def entry() -> dict[str, Any]:
         require_match(request, service.config(name))
-        return found.config
+        return migrate_entry(found.config)
 
     config = await service.change(name, change_of(request, {"revision": revision}), entry, how.dry)
     return await answered(tagged(request, config), how, service, name)

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from accesspoint.controller.config import AccessPointConfig
-from accesspoint.controller.state.database import ACCESS_POINTS, connect
+from accesspoint.controller.state.database import ACCESS_POINTS, REVISIONS, connect
 
 from .test_config import access_point
 from .test_entries import PIPELINE
@@ -99,6 +99,23 @@ async def test_what_was_said_of_stations_before_is_taken_over(tmp_path: Path) ->
         assert (said["name"], said["locked_port"]) == ("Printer", 1)
         assert (await client.patch(f"{AP}/stations/{station}", json={"locked_port": None})).status_code == 200
         assert (await client.get(f"{AP}/stations/{station}")).json()["locked_port"] is None
+    await api.backend.stop()
+    await api.service.close()
+
+
+async def test_restore_of_a_revision_of_a_former_release_converts_it(tmp_path: Path) -> None:
+    station = "02:00:00:00:00:01"
+    api = await with_stored(tmp_path)
+    async with api.client() as client:
+        revision = (await client.get(AP)).json()["revision"]
+        await client.patch(f"{AP}/class-weights", json={"downlink": 9})
+        before = access_point(pipeline=PIPELINE, enabled=False, station_names={station: "Printer"})
+        with api.service.store.engine.begin() as connection:
+            written = sa.update(REVISIONS).where(REVISIONS.c.id == revision)
+            connection.execute(written.values(config=json.dumps(before)))
+        restored = await client.post(f"{AP}/revisions/{revision}/restore")
+        assert (restored.status_code, restored.json()["class_weights"]["downlink"]) == (200, 4), restored.text
+        assert restored.json()["stations"][station]["name"] == "Printer"
     await api.backend.stop()
     await api.service.close()
 
