@@ -307,7 +307,7 @@ class Service:
 
         def reached(name: str) -> bool:
             standing = self.standing(name)
-            return name not in self._configs or standing.since is None or (standing.in_effect or 0) >= goals[name]
+            return name not in self._configs or (standing.in_effect or 0) >= goals[name]
 
         while not all(reached(name) for name in goals):
             if time.monotonic() >= deadline:
