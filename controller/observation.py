@@ -190,6 +190,15 @@ NOTHING_USED = UsageObservation(
 """The usage of a station that nothing is known of."""
 
 
+def unseen_port(port: int, role: str) -> "PortObservation":
+    """Return the observation of a port that nothing is known of."""
+    nothing = {measure.name: None if measure.optional else 0 for measure in measures("port")}
+    return PortObservation(
+        port=port, role=role, link="unknown", last_active=None, **nothing, capacity_problem=None, target_reason=None,
+        classes=[],
+    )  # fmt: skip
+
+
 class NamedObservation(UsageObservation):
     """A station with settings; its name may be empty."""
 

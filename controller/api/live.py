@@ -19,6 +19,7 @@ from ..observation import (
     ClassObservation,
     FlowObservation,
     Observation,
+    unseen_port,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
 from ..state.history import MAX_SAMPLES, answer_columns, resolution_for
@@ -68,20 +69,17 @@ FlowPath = Annotated[int, Path(ge=0, le=65_535, description="The index of a flow
 
 
 def ports_of(config: AccessPointConfig, seen: Observation) -> list[PortAnswer]:
-    """Return the ports with the configuration of each."""
-    answers = []
-    for port in seen["ports"]:
-        wanted = config.port(port["port"])
-        if wanted is not None:
-            answers.append(
-                PortAnswer(
-                    **port,
-                    capacity_bps=wanted.capacity_bps,
-                    queue_limit=wanted.queue_limit,
-                    regulated=wanted.regulated,
-                )
-            )
-    return answers
+    """Return the ports with the configuration of each; one that does not run yet has counted nothing."""
+    found = {port["port"]: port for port in seen["ports"]}
+    return [
+        PortAnswer(
+            **(found.get(wanted.port) or unseen_port(wanted.port, wanted.role)),
+            capacity_bps=wanted.capacity_bps,
+            queue_limit=wanted.queue_limit,
+            regulated=wanted.regulated,
+        )
+        for wanted in config.ports
+    ]
 
 
 def feedback_of(seen: Observation) -> list[FeedbackAnswer]:
@@ -152,8 +150,13 @@ async def get_ports(service: Serving, name: ApName) -> Any:
 
 
 def _port_answer(service: Service, config: AccessPointConfig, port: int) -> Response:
-    """Return a port with its configuration, whose ETag it has; raises `ProblemError` 404."""
-    for answer in ports_of(config, service.monitor.observe(config.name)):
+    """Return a port with its configuration, whose ETag it has, also of an access point that nothing is known of: a
+    change of it has been kept. Raises `ProblemError` 404."""
+    try:
+        seen: Any = service.monitor.observe(config.name)
+    except Refused:
+        seen = {"ports": []}
+    for answer in ports_of(config, seen):
         if answer["port"] == port:
             return weakly_tagged(answer, config.port(port))
     raise ProblemError(404, f"{config.name} has no port {port}")

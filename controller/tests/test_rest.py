@@ -16,6 +16,7 @@ from accesspoint.checks.harness.waiting import free_port, until
 from accesspoint.controller import config as configuration
 from accesspoint.controller import observation
 from accesspoint.controller.agent.local_backend import LocalBackend
+from accesspoint.controller.agent.reconciler import Refused
 from accesspoint.controller.api import examples, models
 from accesspoint.controller.api.app import create_app
 from accesspoint.controller.api.service import Service
@@ -558,6 +559,28 @@ async def test_rate_of_a_port_is_changed_by_itself(client: httpx.AsyncClient, ap
     assert read.json()["capacity_bps"] == 900_000
     assert (await client.patch(path, json={"regulated": False}, headers={"if-match": tag})).status_code == 200
     assert (await client.patch(path, json={"regulated": True}, headers={"if-match": tag})).status_code == 412
+
+
+async def test_change_of_a_port_that_does_not_run_yet_is_answered(
+    client: httpx.AsyncClient, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{AP}/ports/3"
+
+    def away(name: str) -> Any:
+        raise Refused(503, "no agent announced it")
+
+    # As of an agent whose last message is of the revision before, or that was never heard.
+    seen = api.backend.observe("ap1")
+    for observe in (lambda name: seen | {"time": 0.0}, away):
+        monkeypatch.setattr(api.backend, "observe", observe)
+        api.service.monitor.seen.clear()
+        third = {"port": 3, "role": "station", "capacity_bps": 5_000_000}
+        assert (await client.patch(f"{AP}/config", json={"ports": [*PORTS, third]})).status_code == 200
+        changed = await client.patch(path, json={"capacity_bps": 900_000})
+        assert (changed.status_code, changed.json()["capacity_bps"]) == (200, 900_000), changed.text
+        assert (await client.get(path)).json() == changed.json()
+        assert changed.json()["link"] == "unknown"
+        assert (await client.patch(f"{AP}/ports/9", json={"regulated": False})).status_code == 404
 
 
 async def test_change_of_nothing_is_no_revision(client: httpx.AsyncClient) -> None:
