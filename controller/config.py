@@ -27,7 +27,8 @@ ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
 """Class that a flow may ask for; 7 is for flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
-GroupName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
+"""Name that is part of a path in REST: not of dots alone, since `rules/..` is the access point itself."""
 StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["18:00"])]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -293,14 +294,14 @@ class Station(Group):
     """The port that it is behind for ever, as a gateway should be: behind another one it is not learned."""
     blocked: bool = False
     """True: packets to it are dropped; packets from it are not."""
-    group: GroupName | None = None
+    group: Name | None = None
     """Its group; null: `default`."""
 
 
 class Rule(Model):
     """An entry of `classify`: a packet that matches belongs to `class_id`. A missing field matches everything."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    name: Name
     priority: Annotated[int, Field(ge=1000, le=100_000)] = 1000
     """Rules stand above the built-in entries; of two that match, the higher priority decides."""
     direction: Literal["local", "uplink", "downlink"] | None = None
@@ -342,7 +343,7 @@ def duplicate_rules(rules: Iterable[Rule]) -> list[tuple[Rule, Rule]]:
 class AccessPointConfig(Model):
     """One access point: a P4Runtime device and what to do with it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    name: Name
     enabled: bool = True
     """True: hold a session with the switch."""
     address: str = "127.0.0.1:9559"
@@ -362,7 +363,7 @@ class AccessPointConfig(Model):
     limits: Limits = Field(default_factory=Limits)
     stations: Annotated[dict[MacAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
     """Settings by MAC address."""
-    groups: Annotated[dict[GroupName, Group], Field(max_length=256)] = Field(default_factory=dict)
+    groups: Annotated[dict[Name, Group], Field(max_length=256)] = Field(default_factory=dict)
     """Groups of stations, as of guests; `default` has all stations that name none."""
     flow_idle_timeout: Annotated[float, Field(ge=1, le=86_400)] = 30.0
     station_idle_timeout: Annotated[float, Field(ge=1, le=1_000_000)] = 300.0

@@ -124,10 +124,8 @@ def operations(found: dict[str, Any]) -> str:
     """Every operation."""
     text = (
         HEAD + '"""Every operation of the API. Made by `make client`; not edited by hand."""\n\n'
-        "from collections.abc import Iterator\nfrom typing import Any, Literal, cast\n"
-        "from urllib.parse import quote as quoted\n\n"
-        "from . import models\nfrom .transport import Transport\n\n\n"
-        "def quote(part: object) -> str:\n    return quoted(str(part), safe='')\n\n\n"
+        "from collections.abc import Iterator\nfrom typing import Any, Literal, cast\n\n"
+        "from . import models\nfrom .transport import Transport, quote\n\n\n"
         "class Client(Transport):\n"
         '    """The API as methods; each raises `ApiError` for an answer that is an error."""\n'
     )

@@ -13,6 +13,7 @@ from ..config import (
     Features,
     FlowClass,
     Model,
+    Name,
     Ncr,
     Port,
     Station,
@@ -20,8 +21,6 @@ from ..config import (
 )
 from ..observation import PortObservation, StationObservation, UsageObservation
 from ..state.store import Role
-
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 
 
 class LoopAnswer(TypedDict):

@@ -3,14 +3,9 @@
 
 from collections.abc import Iterator
 from typing import Any, Literal, cast
-from urllib.parse import quote as quoted
 
 from . import models
-from .transport import Transport
-
-
-def quote(part: object) -> str:
-    return quoted(str(part), safe="")
+from .transport import Transport, quote
 
 
 class Client(Transport):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote as quoted
 
 import httpx
 
@@ -28,6 +29,16 @@ class ApiError(Exception):
         self.status = status
         self.detail = detail
         self.problem = problem or {}
+
+
+def quote(part: object) -> str:
+    """Return one part of a path; raises `ApiError` for `..` and the like, which would lead to another resource."""
+    if str(part) in ("", ".", ".."):
+        raise ApiError(404, f"{str(part)!r} is no name")
+    try:
+        return quoted(str(part), safe="")
+    except UnicodeEncodeError:
+        raise ApiError(404, f"{part!r} is no name") from None
 
 
 class Transport:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..config import AccessPointConfig, MacAddress
+from ..config import AccessPointConfig, MacAddress, Name
 from ..mistakes import one_line
 from ..observation import Observation
 from ..samples import MEANS, RETENTION, STATION_RETENTION, STATION_SUMS, SUMS, Bucket, Key
@@ -23,7 +23,6 @@ MAX_ROWS = 1000
 """Samples in one message."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 Text = Annotated[str, Field(max_length=64)]
 
 

@@ -122,6 +122,7 @@ def test_login_keeps_a_token_for_its_controller_only(run: Apctl, controller: Con
         (("set", "rule", "ap1", "dscp=46"), 2, "set rule: which rule? Add name=NAME"),
         (("set", "port", "ap1", "wan", "capacity=1mbit"), 2, "port wan: name one of the ports of ap1: 1 (station)"),
         (("set", "port", "ap1", "2", "capacity=1zbit"), 2, "rate 1zbit: give 8kbit to 10gbit"),
+        (("delete", "rule", "ap1", "..", "--yes"), 1, "'..' is no name"),
         (("add", "-f", "/no/such"), 2, "/no/such: no such file"),
         (("completion", "csh"), 2, "one of bash, zsh, fish"),
         (("--url", "somewhere", "get", "ap"), 2, "somewhere: not a URL"),
@@ -135,6 +136,11 @@ def test_what_is_wrong_is_one_line(run: Apctl, arguments: tuple[str, ...], code:
     assert (found, output) == (code, "")
     assert errors.startswith("error: ") and errors.count("\n") == 1
     assert words in errors
+
+
+def test_get_after_a_rule_of_dots_is_deleted_has_its_access_point(run: Apctl) -> None:
+    run("delete", "rule", "ap1", "..", "--yes")
+    assert run("get", "config", "ap1")[0] == 0
 
 
 def test_completion_knows_the_access_points(run: Apctl) -> None:

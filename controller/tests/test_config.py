@@ -93,6 +93,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ({"address": "somewhere"}, "address: 'somewhere' is not HOST:PORT"),
         ({"pipeline": {"p4info": "no/such"}}, "pipeline.p4info: no/such: no such file"),
         ({"class_weights": {"downlink": 0}}, "class_weights.downlink: Input should be greater than 0"),
+        ({"name": ".."}, "name: String should match pattern"),
+        ({"rules": [{"name": "..", "class_id": 3}]}, "rules.0.name: String should match pattern"),
         ({"rules": [{"name": "a", "class_id": 9}]}, "rules.0.class_id: Input should be less than or equal to 7"),
         ({"rules": [{"name": "a", "class_id": 3, "src_port": [9, 1]}]}, "[9, 1] is not a range of ports"),
     ],

@@ -147,6 +147,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", f"{AP}/stations/02:00:00:00:00:0b/history?start=9&end=8", None, 422, "query.start: not before `end`"),
     ("GET", f"{AP}/stations/printer/history", None, 422, "path.station"),
     ("POST", "/api/v1/access-points", {"name": "ap1", "ports": []}, 422, "body.ports"),
+    ("POST", "/api/v1/access-points", {"name": "..", "ports": PORTS}, 422, "body.name"),
+    ("PATCH", f"{AP}/config", {"rules": [{"name": ".", "class_id": 3}]}, 422, "body.rules.0.name"),
     ("DELETE", "/api/v1/tokens/nobody", None, 404, "no token has the id nobody"),
 ]
 
