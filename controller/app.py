@@ -118,7 +118,7 @@ class Server(uvicorn.Server):
 def listen(rest: str, tls: bool) -> socket.socket:
     """Return the socket of the API; raises `ConfigError`."""
     host, _, port = rest.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"--rest {rest}: not HOST:PORT (port 0 chooses a free one)")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -4,7 +4,6 @@
 A mistake is a `ConfigError` whose text is one line with the file, the place and the reason.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from . import strict_json
 from .law import BROKEN, LAWS
 from .mistakes import one_line
 
@@ -373,7 +373,7 @@ class AccessPointConfig(Model):
     @classmethod
     def _is_address(cls, address: str) -> str:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ValueError(f"{address!r} is not HOST:PORT")
         return address
 
@@ -496,10 +496,13 @@ class Config(Model):
 
 
 def missing_file(config: AccessPointConfig) -> str | None:
-    """Return a file that it names and that does not exist, in one line; None: all exist."""
+    """Return a file that it names and that cannot be found, in one line; None: all are there."""
     for place, path in config.files().items():
-        if not path.is_file():
-            return f"{place}: {path}: no such file"
+        try:
+            if not path.is_file():
+                return f"{place}: {path}: no such file"
+        except OSError as error:
+            return f"{place}: {path}: {(error.strerror or str(error)).lower()}"
     return None
 
 
@@ -514,11 +517,11 @@ def load(path: Path) -> Config:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
     try:
-        config = Config.model_validate(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
+        config = Config.model_validate(strict_json.loads(text))
     except ValidationError as error:
         raise ConfigError(f"{path}: {one_line(error, Config)}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {strict_json.reason(error)}") from None
     for number, access_point in enumerate(config.access_points):
         if missing := missing_file(access_point):
             raise ConfigError(f"{path}: access_points.{number}.{missing}")

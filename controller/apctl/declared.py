@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .. import strict_json
 from ..client import ApiError, Client
 from .settings import UsageError
 
@@ -53,9 +54,9 @@ def read(path: Path, stdin: str = "") -> dict[str, Any]:
 
 def _entries(file: Path, text: str) -> list[Any]:
     try:
-        content = json.loads(text)
+        content = strict_json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{file}: not JSON: {error}") from None
+        raise UsageError(f"{file}: {strict_json.reason(error)}") from None
     entries = content.get("access_points", [content]) if isinstance(content, dict) else None
     if not isinstance(entries, list) or not all(
         isinstance(e, dict) and isinstance(e.get("name"), str) for e in entries

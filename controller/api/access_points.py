@@ -21,6 +21,7 @@ from .http import (
     ApName,
     Asked,
     How,
+    Route,
     Serving,
     Validate,
     answered,
@@ -47,7 +48,7 @@ from .service import Service
 
 AP = PREFIX + "/access-points/{name}"
 
-router = APIRouter(tags=["access points"])
+router = APIRouter(tags=["access points"], route_class=Route)
 
 RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a revision.", examples=[17])]
 

@@ -3,14 +3,16 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from .. import strict_json
 from ..config import AccessPointConfig
 from ..state.store import ROLES, Change, Role, Token
 from .models import Page
@@ -24,6 +26,29 @@ M = TypeVar("M", bound=BaseModel)
 
 PREFIX = "/api/v1"
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing has changed since (`If-None-Match`)."}}
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        """Return the body's value; raises `JSONDecodeError`."""
+        try:
+            return strict_json.loads(await self.body())
+        except json.JSONDecodeError:
+            raise
+        except ValueError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from None
+
+
+class Route(APIRoute):
+    """A route that refuses a body with more than one meaning, where the framework would take one of them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strict
 
 
 # All of them are coroutines: functions would be called in a thread of their own.

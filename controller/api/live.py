@@ -28,6 +28,7 @@ from .http import (
     PREFIX,
     ApName,
     Asked,
+    Route,
     Serving,
     answered,
     change_of,
@@ -56,7 +57,7 @@ from .models import (
 from .problems import ProblemError, changes, responses
 from .service import Service
 
-router = APIRouter(tags=["live"])
+router = APIRouter(tags=["live"], route_class=Route)
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
 StationPath = Annotated[MacAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])]

@@ -245,7 +245,12 @@ class Service:
                 path = given.get(name)
                 if path is None or path == known.get(name):
                     continue
-                if not Path(path).resolve().is_relative_to(self._files.resolve()):
+                try:
+                    is_inside = Path(path).resolve().is_relative_to(self._files.resolve())
+                except (OSError, ValueError):
+                    # No file can have such a name.
+                    is_inside = False
+                if not is_inside:
                     raise ProblemError(
                         422,
                         f"{part}.{name}: {path}: not in {self._files}, the folder (`--files`) of what REST may name",

@@ -95,6 +95,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ({"class_weights": {"downlink": 0}}, "class_weights.downlink: Input should be greater than 0"),
         ({"name": ".."}, "name: String should match pattern"),
         ({"rules": [{"name": "..", "class_id": 3}]}, "rules.0.name: String should match pattern"),
+        ({"pipeline": {"p4info": "p4src/" + 300 * "a"}}, "file name too long"),
+        ({"address": "127.0.0.1:²"}, "address: '127.0.0.1:²' is not HOST:PORT"),
         ({"rules": [{"name": "a", "class_id": 9}]}, "rules.0.class_id: Input should be less than or equal to 7"),
         ({"rules": [{"name": "a", "class_id": 3, "src_port": [9, 1]}]}, "[9, 1] is not a range of ports"),
     ],
@@ -120,6 +122,25 @@ def test_no_json(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"access_points": [], "access_points": []}', "duplicate name `access_points` in one object"),
+        ('{"stations": {"a": {"blocked": true}, "a": {"weight": 2}}}', "duplicate name `a` in one object"),
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5000, "a number has 5000 digits"),
+        ("NaN", "NaN is not a number"),
+        ("1e999", "the number 1e999 is too large"),
+    ],
+)
+def test_json_that_has_no_one_meaning_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: {words}"
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file or directory"):
         load(tmp_path / "missing.json")
@@ -136,6 +157,7 @@ def test_a_live_change_is_checked_like_a_file() -> None:
     ("arguments", "words"),
     [
         (["--rest", "nowhere"], "--rest nowhere: not HOST:PORT"),
+        (["--rest", "127.0.0.1:²"], "not HOST:PORT"),
         (["--rest", "127.0.0.1:99999"], "not HOST:PORT"),
         (["--rest", "192.0.2.1:80"], "--rest 192.0.2.1:80: cannot assign requested address"),
         (["--stats", "/no/such/folder/log.csv"], "--stats /no/such/folder/log.csv: no such file or directory"),
@@ -208,6 +230,11 @@ def test_the_file_is_taken_in_again_on_sighup(tmp_path: Path) -> None:
         wait_for(lambda: "port 0 does not exist on" in controller.errors.read_text())
         reload(access_point(enabled=False), two | {"ports": []})
         wait_for(lambda: "not reloaded: " in controller.errors.read_text().splitlines()[-1])
+        (tmp_path / "config.json").write_text("[" * 100_000)
+        controller.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "nested too deeply" in controller.errors.read_text())
+        reload(access_point(enabled=False), two | {"pipeline": {"p4info": 300 * "a"}})
+        wait_for(lambda: "file name too long" in controller.errors.read_text())
         assert names() == ["ap1", "ap2"]
         reload(two | {"device_id": 3})
         assert controller.line() == f"reloaded {path}"

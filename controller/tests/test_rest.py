@@ -149,6 +149,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/access-points", {"name": "ap1", "ports": []}, 422, "body.ports"),
     ("POST", "/api/v1/access-points", {"name": "..", "ports": PORTS}, 422, "body.name"),
     ("PATCH", f"{AP}/config", {"rules": [{"name": ".", "class_id": 3}]}, 422, "body.rules.0.name"),
+    ("PATCH", f"{AP}/config", {"pipeline": {"p4info": "p4src/\0"}}, 422, "not in p4src, the folder"),
+    ("PATCH", f"{AP}/config", {"pipeline": {"p4info": f"p4src/{300 * 'a'}"}}, 422, "file name too long"),
     ("DELETE", "/api/v1/tokens/nobody", None, 404, "no token has the id nobody"),
 ]
 
@@ -165,6 +167,15 @@ async def test_a_body_that_is_no_json_or_too_large(client: httpx.AsyncClient) ->
     headers = {"content-type": "application/json"}
     answer = await client.patch(f"{AP}/ncr", content=b'{"gamma": ', headers=headers)
     assert (answer.status_code, answer.json()["detail"].split(":")[:2]) == (422, ["body", " not JSON"])
+    for content, words in (
+        (b'{"gamma": 1, "gamma": 2}', "duplicate name `gamma` in one object"),
+        (b'{"gamma": NaN}', "NaN is not a number"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"gamma": ' + b"9" * 5000 + b"}", "a number has 5000 digits"),
+        (b"\xff", "can't decode"),
+    ):
+        answer = await client.patch(f"{AP}/ncr", content=content, headers=headers)
+        assert (answer.status_code, words in answer.json()["detail"]) == (422, True), answer.text
     assert (await client.patch(f"{AP}/ncr", content=b" " * 1_000_001, headers=headers)).status_code == 413
 
 
