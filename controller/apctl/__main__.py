@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer import completion as completions
 
+from .. import strict_json
 from ..client import ApiError, Client
 from . import declared, tables
 from . import doctor as diagnosis
@@ -65,6 +66,13 @@ CHANGES: dict[str, Callable[..., Any]] = {
     "class-weights": Client.change_class_weights,
     "ncr": Client.change_ncr,
 }
+OPTIONS_OF = {
+    "active": ("flows",),
+    "sort": ("flows", "stations"),
+    "since": ("history",),
+    "resolution": ("history",),
+}
+"""Lists that each option of `get` is for."""
 GETTABLE = [*GLOBAL, *LISTS, *OBJECTS, "history"]
 SETTABLE = [*CHANGES, "ncr-defaults", "flow", "station", "port", "rule"]
 DELETABLE = ["access-point", "rule", "agent"]
@@ -142,8 +150,11 @@ def get(
     ] = "",
     access_point: MaybeAccessPoint = None,
     active: Annotated[bool, typer.Option("--active", help="Of flows: those with traffic.")] = False,
-    sort: Annotated[str | None, typer.Option(help="Of flows: -rate_bps, -bytes, -feedback_total.")] = None,
-    since: Annotated[float, typer.Option(help="Of history: how many seconds back.")] = 60,
+    sort: Annotated[
+        str | None,
+        typer.Option(help="Of flows: -rate_bps, -bytes, -feedback_total; of stations: -rate_down_bps, -bytes_up etc."),
+    ] = None,
+    since: Annotated[float | None, typer.Option(help="Of history: how many seconds back; 60 by default.")] = None,
     resolution: Annotated[int | None, typer.Option(help="Of history: 1, 10, 60, 600 seconds.")] = None,
     as_json: AsJson = False,
     watch: Watch = False,
@@ -156,11 +167,18 @@ def get(
         raise UsageError(f"`get {what}` takes no ACCESS_POINT argument")
     if what not in GLOBAL and access_point is None:
         raise UsageError(f"get {what}: which ACCESS_POINT?")
-    given: dict[str, Any] = {"active": active or None, "sort": sort} if what == "flows" else {}
+    chosen = {"active": active or None, "sort": sort, "since": since, "resolution": resolution}
+    given: dict[str, Any] = {option: value for option, value in chosen.items() if value is not None}
+    for option in given:
+        if what not in OPTIONS_OF[option]:
+            raise UsageError(f"`get {what}` has no --{option}, only {' and '.join(OPTIONS_OF[option])}")
+    if since is not None and not since > 0:
+        raise UsageError(f"--since {since:g}: give seconds above 0")
 
     def ask(client: Client) -> Any:
         if what == "history":
-            return client.get_history(str(access_point), start=-since, resolution=resolution)  # type: ignore[arg-type]
+            back = 60.0 if since is None else since
+            return client.get_history(str(access_point), start=-back, resolution=resolution)  # type: ignore[arg-type]
         if what == "access-points" and access_point:
             return client.get_access_point(access_point)
         call = (GLOBAL | LISTS | OBJECTS)[what]
@@ -226,22 +244,30 @@ def _port(client: Client, access_point: str, word: str) -> int:
 
 RATES = {"capacity": "capacity_bps", "limit_down": "limit_down_bps", "limit_up": "limit_up_bps"}
 """Names of rates that may have a unit, and the fields that they set."""
+TEXTS = ("name", "group")
 
 
 def _values(words: list[str]) -> dict[str, Any]:
-    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back. Rates have units: `900kbit`."""
+    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back. Rates have units: `900kbit`.
+    A name is text also when it looks like a number."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"{word}: not NAME=VALUE")
         name = RATES.get(name, name)
+        if name in values:
+            raise UsageError(f"{word}: {name} was given before")
         if name in RATES.values() and value != "default" and not value.isdecimal():
             values[name] = machine.parse_rate(value) or machine.AUTO
             continue
         try:
-            values[name] = None if value == "default" else json.loads(value)
-        except ValueError:
+            values[name] = None if value == "default" else strict_json.loads(value)
+        except ValueError as error:
+            if value[:1] in ("{", "["):
+                raise UsageError(f"{name}: {strict_json.reason(error)}") from None
+            values[name] = value
+        if name in TEXTS and values[name] is not None and not value.startswith('"'):
             values[name] = value
     return values
 
@@ -271,7 +297,7 @@ def set_(
         if what == "ncr-defaults":
             answer: Mapping[str, Any] = client.change_ncr_defaults(body, wait=EFFECT_SECONDS)
         elif what == "flow":
-            if not places[1].isdigit():
+            if not places[1].isdecimal():
                 raise UsageError(f"set flow: {places[1]} is no FLOW_INDEX")
             answer = client.change_flow(places[0], int(places[1]), body)
         elif what == "station":
@@ -292,15 +318,16 @@ def _report_effect(client: Client, *access_points: str) -> None:
     if client.in_effect:
         return
     for ap in client.every(client.list_access_points):
-        if ap["differs_since"] is not None and ap["name"] in (access_points or (ap["name"],)):
+        if ap["revision"] != ap["revision_in_effect"] and ap["name"] in (access_points or (ap["name"],)):
             reason = ap["problem"] or "it is being brought about"
             print(f"{ap['name']}: revision {ap['revision']} is kept, and not in effect yet: {reason}", file=sys.stderr)
 
 
 def _enable(context: typer.Context, access_point: str, enabled: bool) -> None:
     with _client(context) as client:
-        client.change_config(access_point, {"enabled": enabled})
-    print(f"{access_point} {'connects' if enabled else 'disconnected'}")
+        client.change_config(access_point, {"enabled": enabled}, wait=EFFECT_SECONDS)
+        print(f"{access_point} {'connects' if enabled else 'disconnected'}")
+        _report_effect(client, access_point)
 
 
 @application.command()
@@ -322,13 +349,15 @@ def add(
 ) -> None:
     """Add an access point: `apctl add -f ap2.json`"""
     try:
-        body = json.loads(sys.stdin.read() if str(file) == "-" else file.read_text())
+        body = strict_json.loads(sys.stdin.read() if str(file) == "-" else file.read_text())
     except OSError as error:
         raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:
-        raise UsageError(f"{file}: not JSON: {error}") from None
+        raise UsageError(f"{file}: {strict_json.reason(error)}") from None
     with _client(context) as client:
-        print(f"{client.add_access_point(body)['name']} added")
+        name = client.add_access_point(body, wait=EFFECT_SECONDS)["name"]
+        print(f"{name} added")
+        _report_effect(client, name)
 
 
 Declared = Annotated[
@@ -608,12 +637,22 @@ def completion(shell: Annotated[str, typer.Argument(help="bash, zsh, fish")]) ->
     print(completions.get_completion_script(prog_name="apctl", complete_var="_APCTL_COMPLETE", shell=shell))
 
 
+def _refuse_other_text(words: list[str]) -> None:
+    """Raises `UsageError` for an argument that is not UTF-8."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{word!r}: not UTF-8 text") from None
+
+
 def main() -> int:
     """Run; an error is one line."""
     if "_APCTL_COMPLETE" in os.environ:
         # Without its options for completion, typer leaves click's own completion in place.
         completions.completion_init()
     try:
+        _refuse_other_text(sys.argv[1:])
         application(prog_name="apctl")
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)

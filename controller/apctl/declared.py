@@ -94,7 +94,7 @@ def bring_about(client: Client, steps: Iterable[Step]) -> Iterator[tuple[Step, s
     for step in steps:
         try:
             if step.kind == "add":
-                client.add_access_point(step.body)
+                client.add_access_point(step.body, wait=EFFECT_SECONDS)
             elif step.kind == "change":
                 client.replace_config(step.name, step.body, if_match=step.etag, wait=EFFECT_SECONDS)
             elif step.kind == "remove":

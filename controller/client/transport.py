@@ -61,9 +61,14 @@ class Transport:
         """ETag of the last answer, for `if_match`."""
         self.in_effect = True
         """False: the last answer was to a change that is kept, and was not in effect within `wait` seconds."""
-        self._http = httpx.Client(
-            base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
-        )
+        if not (token.isascii() and token.isprintable()):
+            raise ApiError(0, "the token has other characters than a token has")
+        try:
+            self._http = httpx.Client(
+                base_url=self.url, headers={"authorization": f"Bearer {token}"}, verify=verify, timeout=SECONDS
+            )
+        except httpx.InvalidURL as error:
+            raise ApiError(0, f"{self.url}: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +91,8 @@ class Transport:
             answer = self._http.request(method, path, params=_given(query), json=body, headers=_given(headers))
         except httpx.HTTPError as error:
             raise ApiError(0, f"{self.url}: {error or type(error).__name__}") from None
+        except ValueError as error:
+            raise ApiError(0, f"the request cannot be sent: {error}") from None
         if not answer.is_success:
             raise _problem(answer)
         total = answer.headers.get("x-total-count")

@@ -50,7 +50,7 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     assert run("set", "ncr", "ap1", "queue_target_ms=default")[1].count("15.0") == 1
     assert "900000" in run("set", "port", "ap1", "uplink", "capacity=900kbit")[1]
     another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
-    assert run("add", "-f", "-", stdin=json.dumps(another))[1] == "ap2 added\n"
+    assert run("add", "-f", "-", stdin=json.dumps(another)) == (0, "ap2 added\n", "")
     code, _, errors = run("delete", "access-point", "ap2")
     assert (code, errors) == (2, "error: remove ap2 and its history? Confirm with --yes\n")
     assert run("delete", "access-point", "ap2", "--yes")[1] == "ap2 removed\n"
@@ -122,7 +122,18 @@ def test_login_keeps_a_token_for_its_controller_only(run: Apctl, controller: Con
         (("set", "rule", "ap1", "dscp=46"), 2, "set rule: which rule? Add name=NAME"),
         (("set", "port", "ap1", "wan", "capacity=1mbit"), 2, "port wan: name one of the ports of ap1: 1 (station)"),
         (("set", "port", "ap1", "2", "capacity=1zbit"), 2, "rate 1zbit: give 8kbit to 10gbit"),
+        (("set", "port", "ap1", "2", "capacity=1mbit", "capacity_bps=9"), 2, "capacity_bps was given before"),
+        (("set", "config", "ap1", 'groups={"a": {}, "a": {}}'), 2, "groups: duplicate name `a` in one object"),
+        (("set", "config", "ap1", "groups={a}"), 2, "groups: line 1: not JSON"),
+        (("set", "flow", "ap1", "²", "weight=1"), 2, "² is no FLOW_INDEX"),
+        (("set", "station", "ap1", "02:00:00:00:00:01", "name=\udcff"), 2, "not UTF-8 text"),
+        (("set", "ncr", "ap1", "gamma=1e999"), 1, "body.gamma"),
         (("delete", "rule", "ap1", "..", "--yes"), 1, "'..' is no name"),
+        (("token", "create", "a", "--days", "nan"), 1, "the request cannot be sent"),
+        (("get", "ports", "ap1", "--sort=-rate_bps"), 2, "`get ports` has no --sort, only flows and stations"),
+        (("get", "history", "ap1", "--since=-5"), 2, "--since -5: give seconds above 0"),
+        (("get", "stations", "ap1", "--sort=speed"), 1, "query.sort"),
+        (("--url", "http://[::1", "get", "ap"), 1, "http://[::1: "),
         (("add", "-f", "/no/such"), 2, "/no/such: no such file"),
         (("completion", "csh"), 2, "one of bash, zsh, fish"),
         (("--url", "somewhere", "get", "ap"), 2, "somewhere: not a URL"),
@@ -141,6 +152,26 @@ def test_what_is_wrong_is_one_line(run: Apctl, arguments: tuple[str, ...], code:
 def test_get_after_a_rule_of_dots_is_deleted_has_its_access_point(run: Apctl) -> None:
     run("delete", "rule", "ap1", "..", "--yes")
     assert run("get", "config", "ap1")[0] == 0
+
+
+def test_set_name_of_digits_is_text(run: Apctl) -> None:
+    where = "station", "ap1", "02:00:00:00:00:07"
+    for given, kept in (("42", "42"), ('"42"', "42"), ("true", "true"), ("null", None), ("default", None)):
+        assert run("set", *where, "weight=2", f"name={given}")[0] == 0
+        assert json.loads(run("get", "config", "ap1", "--json")[1])["stations"][where[2]]["name"] == kept
+    run("set", *where, "weight=default")
+
+
+def test_change_that_is_not_in_effect_is_reported(run: Apctl, tmp_path: Path) -> None:
+    away = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}") | {"name": "ap3"}
+    (tmp_path / "ap3.json").write_text(json.dumps(away))
+    for command in (("add", "-f", str(tmp_path / "ap3.json")), ("apply", "-f", str(tmp_path / "ap3.json"))):
+        code, output, errors = run(*command)
+        assert (code, output) == (0, "ap3 added\n")
+        assert errors.startswith("ap3: revision ") and "not in effect yet: ap3: no P4Runtime switch answers" in errors
+        assert run("delete", "access-point", "ap3", "--yes")[0] == 0
+    code, output, errors = run("connect", "ap1")
+    assert (code, output, "not in effect yet" in errors) == (0, "ap1 connects\n", True)
 
 
 def test_completion_knows_the_access_points(run: Apctl) -> None:
