@@ -106,8 +106,8 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: B
         window.wait_text(".chart .when", lambda text: text.count(":") == 2)
         assert "down" in str(window.find("canvas.plot").get_attribute("aria-label"))
         # A flow, from the table into its dialog and back by the keyboard.
-        window.wait_text("button.link", lambda text: "10.0.0." in text)
-        window.type("button.link", "\n")
+        window.wait_text("tbody button.link", lambda text: "10.0.0." in text)
+        window.type("tbody button.link", "\n")
         window.wait_text("dialog .legend b", lambda text: "bit/s" in text)
         window.type("dialog button", "\n")
         wait_for(lambda: not window.all("dialog"))
