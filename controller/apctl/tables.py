@@ -59,10 +59,11 @@ def endpoint(address: str, port: int) -> str:
 
 
 def standing(row: Mapping[str, Any]) -> str:
-    """Describe the lock and block of a station, and its limits that are missed, in words."""
+    """Describe the group, lock and block of a station, and its limits that are missed, in words."""
     missed = [f"limit {way} missed" for way in ("down", "up") if row[f"limit_{way}_missed"]]
     locked = "" if row["locked_port"] is None else f"locked to {row['locked_port']}"
-    return ", ".join(filter(None, (*missed, "blocked" if row["blocked"] else "", locked))) or "-"
+    group = f"in {row['group']}" if row["group"] else ""
+    return ", ".join(filter(None, (group, *missed, "blocked" if row["blocked"] else "", locked))) or "-"
 
 
 COLUMNS: dict[str, list[Column]] = {
@@ -100,9 +101,9 @@ COLUMNS: dict[str, list[Column]] = {
         ("UP", lambda row: rate(row["rate_up_bps"])),
         ("USED DOWN", lambda row: size(row["bytes_down"])),
         ("USED UP", lambda row: size(row["bytes_up"])),
-        ("WEIGHT", lambda row: f"{row['weight']:g}"),
-        ("LIMIT DOWN", lambda row: "-" if row["limit_down_bps"] is None else rate(row["limit_down_bps"])),
-        ("LIMIT UP", lambda row: "-" if row["limit_up_bps"] is None else rate(row["limit_up_bps"])),
+        ("WEIGHT", lambda row: f"{row['weight_used']:g}"),
+        ("LIMIT DOWN", lambda row: "-" if row["limit_down_used_bps"] is None else rate(row["limit_down_used_bps"])),
+        ("LIMIT UP", lambda row: "-" if row["limit_up_used_bps"] is None else rate(row["limit_up_used_bps"])),
         ("STATE", standing),
         ("MOVES", field("moves")),
         ("AGE", lambda row: ago(row["since"])),

@@ -72,6 +72,9 @@ _SAID = {
     "weight": 1.0,
     "limit_down_bps": 5_000_000,
     "limit_up_bps": None,
+    "weight_used": 0.5,
+    "limit_down_used_bps": 5_000_000,
+    "limit_up_used_bps": None,
 }
 _STATION = {
     "address": "02:00:00:00:00:0b",

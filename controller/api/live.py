@@ -19,6 +19,7 @@ from ..observation import (
     ClassObservation,
     FlowObservation,
     Observation,
+    StationObservation,
     unseen_port,
 )
 from ..samples import HOUR, RETENTION, STATION_RETENTION
@@ -219,15 +220,27 @@ def _said(config: AccessPointConfig, address: str) -> Station:
     return config.stations.get(address) or Station()
 
 
-async def _one_station(service: Service, name: str, address: str) -> Any:
+def _settings(config: AccessPointConfig, address: str | None, is_local: bool = True) -> dict[str, Any]:
+    """Return the settings of a station, None: of one without its own, and those in effect. is_local: not behind the
+    uplink, where none are."""
+    used = config.station(address) if is_local else Station()
+    return _said(config, address or "").model_dump() | {
+        "weight_used": used.weight,
+        "limit_down_used_bps": used.limit_down_bps,
+        "limit_up_used_bps": used.limit_up_bps,
+    }
+
+
+async def _one_station(service: Service, config: AccessPointConfig, address: str) -> Any:
     """Return all that is known of a station, also of a disconnected one."""
-    said = _said(service.config(name), address).model_dump()
+    name = config.name
     try:
         used: Any = await service.backend.usage(name, address)
         seen = [station for station in await service.monitor.stations(name) if station["address"] == address]
     except Refused:
         used, seen = NOTHING_USED, []
-    return {"address": address, **said, **used, "seen": seen}
+    is_local = not seen or any(station["role"] == "station" for station in seen)
+    return {"address": address, **_settings(config, address, is_local), **used, "seen": seen}
 
 
 @router.get(AP + "/stations", response_model=list[StationAnswer], responses=responses(404))
@@ -247,13 +260,22 @@ async def get_stations(
 ) -> Any:
     """Learned MAC addresses with port, usage and settings."""
     config, text = service.config(name), (name_contains or "").lower()
-    seen, nothing = await service.monitor.stations(name), Station().model_dump()
+    seen = await service.monitor.stations(name)
 
     def part() -> list[dict[str, Any]]:
-        said = {address: station.model_dump() for address, station in config.stations.items()}
+        of_others = {is_local: _settings(config, None, is_local) for is_local in (False, True)}
+
+        def settings(each: StationObservation) -> dict[str, Any]:
+            is_local = each["role"] == "station"
+            return (
+                _settings(config, each["address"], is_local)
+                if each["address"] in config.stations
+                else of_others[is_local]
+            )
+
         found: list[dict[str, Any]] = [
             station
-            for station in ({**each, **said.get(each["address"], nothing)} for each in seen)
+            for station in ({**each, **settings(each)} for each in seen)
             if (port is None or station["port"] == port)
             and (role is None or station["role"] == role)
             and (text in station["address"] or text in (station["name"] or station["host_name"] or "").lower())
@@ -270,7 +292,8 @@ async def get_stations(
 @router.get(AP + "/stations/{station}", response_model=OneStationAnswer, responses=responses(404))
 async def get_station(service: Serving, name: ApName, station: StationPath) -> Response:
     """One MAC address, also of a disconnected station. The ETag is of its settings."""
-    config, answer = service.config(name), await _one_station(service, name, station)
+    config = service.config(name)
+    answer = await _one_station(service, config, station)
     if not answer["seen"] and station not in config.stations:
         raise ProblemError(404, f"{name} knows no station {station}")
     return weakly_tagged(answer, _said(config, station))
@@ -296,8 +319,7 @@ async def change_station(
         return wanted | {"stations": {**stations, **({station: said} if said else {})}}
 
     config = await service.change(name, change_of(request, patch), entry, how.dry)
-    said = _said(config, station)
-    answer = weakly_tagged(await _one_station(service, name, station) | said.model_dump(), said)
+    answer = weakly_tagged(await _one_station(service, config, station), _said(config, station))
     return await answered(answer, how, service, name)
 
 

@@ -231,7 +231,7 @@ class RevisionAnswer(TypedDict):
 
 
 class SaidOfStation(TypedDict):
-    """Settings of a MAC address, as in the configuration."""
+    """Settings of a MAC address, as in the configuration, and which are in effect."""
 
     name: str | None
     locked_port: int | None
@@ -242,6 +242,11 @@ class SaidOfStation(TypedDict):
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
+    weight_used: float
+    """Weight in effect: its own, or that of its group; 1 behind the uplink."""
+    limit_down_used_bps: int | None
+    """Limit in effect: its own, or that of its group; none behind the uplink."""
+    limit_up_used_bps: int | None
 
 
 class StationAnswer(StationObservation, SaidOfStation):

@@ -420,6 +420,9 @@ class OneStationAnswer(TypedDict):
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
+    weight_used: float
+    limit_down_used_bps: int | None
+    limit_up_used_bps: int | None
     address: str
     seen: list[StationObservation]
 
@@ -652,6 +655,9 @@ class StationAnswer(TypedDict):
     weight: float
     limit_down_bps: int | None
     limit_up_bps: int | None
+    weight_used: float
+    limit_down_used_bps: int | None
+    limit_up_used_bps: int | None
 
 
 class StationHistoryAnswer(TypedDict):

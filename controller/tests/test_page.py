@@ -263,7 +263,13 @@ def test_an_admin_makes_groups_and_a_schedule(link_lab: SwitchLab, window: Brows
     window.type("section[aria-label=Stations] tbody button", "\n")
     wait_for(lambda: "guests" in window.text("dialog[open]"))
     dialog(window, Group="guests")
-    window.wait_text("section[aria-label=Stations] tbody", lambda text: "in guests" in text)
+    shown = "in guests", "0.5", "2.00 Mbit/s down, 300 kbit/s up"
+    window.wait_text("section[aria-label=Stations] tbody", lambda text: all(word in text for word in shown))
+    # Another setting of it leaves the group's weight.
+    window.type("section[aria-label=Stations] tbody button", "\n")
+    dialog(window, Name="Phone")
+    wait_for(lambda: controller.get("config")["stations"][STATION.hex(":")]["name"] == "Phone")
+    assert "weight" not in controller.get("config")["stations"][STATION.hex(":")]
     window.wait_text(groups, lambda text: "300 kbit/s 1" in text)
     press(window, "Add a period")
     dialog(window, Port="2", From="18:00", To="23:00", Days="sat,sun", Rate="0.5")

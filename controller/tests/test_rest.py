@@ -550,6 +550,25 @@ async def test_a_station_has_a_name_and_a_port(client: httpx.AsyncClient, api: A
     assert len((await client.get(f"{AP}/stations/02:00:00:00:00:02")).json()["seen"]) == 1
 
 
+async def test_station_has_the_settings_of_its_group_in_effect(client: httpx.AsyncClient, api: Api) -> None:
+    groups = {"guests": {"weight": 0.5, "limit_down_bps": 2_000_000}, "default": {"limit_up_bps": 300_000}}
+    guest, other, gateway = (f"02:00:00:00:00:0{n}" for n in range(3))
+    body = {"groups": groups, "stations": {guest: {"group": "guests", "limit_up_bps": 100_000}}}
+    assert (await client.patch(f"{AP}/config", json=body)).status_code == 200
+    one = examples.EXAMPLES["StationObservation"] | {"role": "station"}
+    seen = [one | {"address": guest}, one | {"address": other}, one | {"address": gateway, "role": "uplink"}]
+    api.service.monitor._lists[("stations", "ap1")] = (float("inf"), seen)
+    used = {guest: (0.5, 2_000_000, 100_000), other: (1, None, 300_000), gateway: (1, None, None)}
+    fields = "weight_used", "limit_down_used_bps", "limit_up_used_bps"
+    found = {each["address"]: each for each in (await client.get(f"{AP}/stations")).json()}
+    for address, settings in used.items():
+        answers = found[address], (await client.get(f"{AP}/stations/{address}")).json()
+        assert [tuple(answer[field] for field in fields) for answer in answers] == [settings] * 2
+    assert (found[guest]["weight"], found[guest]["limit_down_bps"]) == (1, None), "its own, as before"
+    dry = await client.patch(f"{AP}/stations/{other}?validate=true", json={"group": "guests"})
+    assert (dry.json()["group"], dry.json()["weight_used"]) == ("guests", 0.5)
+
+
 async def test_rate_of_a_port_is_changed_by_itself(client: httpx.AsyncClient, api: Api) -> None:
     path, running = f"{AP}/ports/2", api.backend.access_points["ap1"]
     changed = await client.patch(path, json={"capacity_bps": 900_000})

@@ -167,7 +167,7 @@ export function stations(page, ap, path, choose) {
       ["Station", (station) => station.name ?? station.host_name ?? station.address],
       ["Down", (station) => rate(station.rate_down_bps), "number"], ["Up", (station) => rate(station.rate_up_bps), "number"],
       ["Used down", (station) => size(station.bytes_down), "number"], ["Used up", (station) => size(station.bytes_up), "number"],
-      ["Weight", (station) => String(station.weight), "number"], ["Limits", limits], ["State", standing],
+      ["Weight", (station) => String(station.weight_used), "number"], ["Limits", limits], ["State", standing],
       ["MAC address", (station) => station.address], ["Port", (station) => String(station.port), "number"],
       ["Known for", (station) => ago(station.since), "number"],
     ],
@@ -175,7 +175,7 @@ export function stations(page, ap, path, choose) {
   return table;
 }
 
-const limits = ({ limit_down_bps: down, limit_up_bps: up }) =>
+const limits = ({ limit_down_used_bps: down, limit_up_used_bps: up }) =>
   [[down, "down"], [up, "up"]].filter(([bps]) => bps != null).map(([bps, way]) => `${rate(bps)} ${way}`).join(", ") || "–";
 const standing = (station) => [station.group ? `in ${station.group}` : "", station.limit_down_missed ? "limit down missed" : "", station.limit_up_missed ? "limit up missed" : "", station.blocked ? "blocked" : "", station.locked_port == null ? "" : `locked to port ${station.locked_port}`,
   station.moves ? `moved ${count(station.moves)} times` : ""].filter(Boolean).join(", ") || "–";
@@ -198,7 +198,9 @@ function used(path, address) {
 }
 
 /** One station: its name, weight, lock and limits, and a link to the flows of its port. */
-function oneStation(page, path, station, flowsOf, changed) {
+function oneStation(page, path, seen, flowsOf, changed) {
+  // A weight of its group is none of its own.
+  const station = { ...seen, weight: seen.weight_used === seen.weight ? seen.weight : null };
   const allowed = page.may("operator");
   const mbit = (bps) => (bps == null ? "" : bps / 1e6);
   const number = (least, most) => ({ min: least, max: most, step: "any", disabled: !allowed, placeholder: "none" });
