@@ -44,8 +44,11 @@ impl Lane {
 /// Bytes that a lane with a rate may send at once, so that it makes up for the time that it waits for others' frames.
 const LANE_BURST: u32 = 2 * QUANTUM as u32;
 
-/// Bytes that the queue with the smallest weight may send per round.
+/// Bytes that the largest weight of the queues that are ready may send per round. The others may send less: so nobody waits
+/// for more than a frame of each, however small a weight another queue has, or had when it last sent.
 const QUANTUM: i64 = 1514;
+/// Credit of a byte: enough that the smallest weight gets some in every round.
+const CREDIT: i64 = 1024;
 pub const MAX_WEIGHT: u32 = 10_000;
 
 /// One queue of a port. Its limits hold beside those of the port.
@@ -110,8 +113,7 @@ pub struct Scheduler {
     buckets: [Bucket; PLACES],
     weights: [Option<u32>; PLACES],
     lanes: [Lane; LANES],
-    /// Bytes that a queue gets per round, and that it may still send; negative: that it owes.
-    quantum: [i64; PLACES],
+    /// Credit of each queue, by [`CREDIT`]; negative: debt.
     credit: [i64; PLACES],
     /// Queues that may still send.
     saving: Set,
@@ -127,7 +129,6 @@ impl Default for Scheduler {
             buckets: std::array::from_fn(|_| Bucket::default()),
             weights: [None; PLACES],
             lanes: [Lane::default(); LANES],
-            quantum: [0; PLACES],
             credit: [0; PLACES],
             saving: 0,
             turn: 0,
@@ -156,24 +157,16 @@ impl Scheduler {
     fn put(&mut self, queue: usize, config: &QueueConfig) {
         self.limited = self.limited & !(1 << queue) | (config.rate.is_some() as Set) << queue;
         self.buckets[queue].set(config.rate, config.burst);
+        self.weighted = self.weighted & !(1 << queue) | (config.weight.is_some() as Set) << queue;
         self.weights[queue] = config.weight;
     }
 
-    /// Computes the quanta. Queue 0 shares with lanes, as the least of them, unless others have a weight and it has none:
-    /// that is strict priority.
+    /// Finds out whether queue 0 shares with others. It does with lanes, unless others have a weight and it has none: that
+    /// is strict priority.
     fn share(&mut self) {
-        let least = self.weights[QUEUES..].iter().flatten().min().copied();
-        let is_strict = self.weights[1..QUEUES].iter().any(Option::is_some);
-        let of_bulk = self.weights[0].or(least.filter(|_| !is_strict));
-        let weights = || self.weights.iter().enumerate().map(|(at, weight)| if at == 0 { of_bulk } else { *weight });
-        let smallest = weights().flatten().min().unwrap_or(1).max(1) as i64;
-        let (mut weighted, mut quantum) = (0, [0; PLACES]);
-        for (queue, weight) in weights().enumerate() {
-            weighted |= (weight.is_some() as Set) << queue;
-            quantum[queue] = weight.map_or(0, |weight| weight.max(1) as i64 * QUANTUM / smallest);
-        }
-        (self.weighted, self.quantum, self.saving) = (weighted, quantum, 0);
-        self.credit.iter_mut().for_each(|credit| *credit = (*credit).min(0));
+        let (lanes, others) = (self.weighted >> QUEUES, self.weighted & ((1 << QUEUES) - 2));
+        let shares = self.weights[0].is_some() || lanes != 0 && others == 0;
+        self.weighted = self.weighted & !1 | shares as Set;
     }
 
     /// Returns true if there is strict priority alone among these queues: the first is next.
@@ -221,8 +214,12 @@ impl Scheduler {
         if strict != 0 {
             return highest(strict);
         }
+        if ready & 1 << self.turn != 0 && self.credit[self.turn] > 0 {
+            return self.turn;
+        }
+        let (rest, largest) = self.weights_among(ready);
         // Every round gives each queue that is ready a quantum, so one of them has credit soon.
-        while ready & 1 << self.turn == 0 || self.credit[self.turn] <= 0 {
+        loop {
             let below = |queue: usize| -> Set { (1 << queue) - 1 };
             let lower = ready & below(self.turn);
             let next = highest(if lower == 0 { ready } else { lower });
@@ -232,16 +229,25 @@ impl Scheduler {
             let empty = between & self.saving & !waiting;
             members(empty).for_each(|queue| self.credit[queue] = 0);
             self.turn = next;
-            self.credit[next] += self.quantum[next];
+            let weight = self.weights[next].unwrap_or(rest);
+            self.credit[next] += weight.max(1) as i64 * QUANTUM * CREDIT / largest;
             self.saving = self.saving & !empty | ((self.credit[next] > 0) as Set) << next;
+            if self.credit[next] > 0 {
+                return next;
+            }
         }
-        self.turn
+    }
+
+    /// Returns the weight of queue 0 where it has none of its own, the least of these queues, and the largest of them.
+    fn weights_among(&self, ready: Set) -> (u32, i64) {
+        let weights = || members(ready).filter_map(|queue| self.weights[queue]);
+        (weights().min().unwrap_or(1), weights().max().unwrap_or(1).max(1) as i64)
     }
 
     /// The queue has sent so many bytes from `start` on.
     pub fn spend(&mut self, queue: usize, start: u64, bytes: u64) {
         if self.weighted & 1 << queue != 0 {
-            self.credit[queue] -= bytes as i64;
+            self.credit[queue] -= bytes as i64 * CREDIT;
             self.saving &= !(((self.credit[queue] <= 0) as Set) << queue);
         }
         if self.limited & 1 << queue != 0 {

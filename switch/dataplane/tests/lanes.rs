@@ -91,6 +91,93 @@ fn sixty_four_lanes_have_their_weights() {
 }
 
 #[test]
+fn a_lane_whose_settings_change_with_each_packet_takes_no_weight_from_others() {
+    let mut link: Link<usize> = Link::new(wire(10_000_000), 1);
+    let [shared, heavy, light] = [1, 2, 3].map(|lane| place(lane).unwrap());
+    let mut sent = [0u64; PLACES];
+    for (turn, now) in (0..10 * SECOND).step_by(100_000).enumerate() {
+        while let Some(dequeued) = link.dequeue(now) {
+            sent[dequeued.queue] += 1000;
+            link.transmit(1000, 0);
+        }
+        while link.arrived(now).is_some() {}
+        for (queue, weight) in [(heavy, 300), (light, 100), (shared, 100)] {
+            while link.depth(queue) < 4 {
+                link.set_lane(queue, Lane { weight, rate: 0 });
+                link.enqueue(now, queue, 1000, 1000).unwrap();
+            }
+        }
+        // Packets of two stations in turn, more than the lane can take.
+        link.set_lane(shared, Lane { weight: 100, rate: 1_000_000 * (turn as u32 % 2) });
+    }
+    let part = |queue| sent[queue] as f64 / sent.iter().sum::<u64>() as f64;
+    assert!((0.59..0.61).contains(&part(heavy)), "{}", part(heavy));
+    assert!((0.19..0.21).contains(&part(light)), "{}", part(light));
+}
+
+/// Runs a link with a sender in each lane, which has so many packets on their way at a time; the bytes that each sent.
+fn windows(config: LinkConfig, before: Option<Lane>, senders: [(usize, Lane, usize); 2], end: u64) -> [u64; 2] {
+    let mut link: Link<usize> = Link::new(config, 1);
+    let (mut sent, mut now) = ([0; 2], 0);
+    if let Some(lane) = before {
+        let gone = place(64).unwrap();
+        link.set_lane(gone, lane);
+        link.enqueue(0, gone, 1500, 2).unwrap();
+    }
+    let offer = |link: &mut Link<usize>, now, sender: usize| {
+        let (queue, lane, _) = senders[sender];
+        if queue >= QUEUES {
+            link.set_lane(queue, lane);
+        }
+        link.enqueue(now, queue, 1500, sender).unwrap();
+    };
+    (0..2).for_each(|sender| (0..senders[sender].2).for_each(|_| offer(&mut link, 0, sender)));
+    while now < end {
+        now = link.deadline().unwrap();
+        while let Some(dequeued) = link.dequeue(now) {
+            link.transmit(1500, dequeued.item);
+        }
+        while let Some(sender) = link.arrived(now) {
+            if sender < 2 {
+                sent[sender] += 1500;
+                offer(&mut link, now, sender);
+            }
+        }
+    }
+    sent
+}
+
+#[test]
+fn equal_lanes_share_equally_whatever_weight_another_has_had() {
+    // Half of 10 Mbit/s takes four packets in 10 ms, so six are enough, and 80 are no more than that.
+    let config = LinkConfig { delay_ns: 10_000_000, ..wire(10_000_000) };
+    let lane = |number, packets| (place(number).unwrap(), Lane { weight: 100, rate: 0 }, packets);
+    for before in [None, Some(Lane { weight: 1, rate: 0 }), Some(Lane { weight: 10_000, rate: 0 })] {
+        let sent = windows(config.clone(), before, [lane(1, 6), lane(2, 80)], 20 * SECOND);
+        assert!(sent[0].abs_diff(sent[1]) <= sent[1] / 20, "{sent:?} after {before:?}");
+    }
+}
+
+#[test]
+fn the_rest_of_queue_0_has_the_least_weight_of_those_that_wait() {
+    let lane = Lane { weight: 100, rate: 0 };
+    let senders = [(0, lane, 20), (place(1).unwrap(), lane, 20)];
+    for before in [None, Some(Lane { weight: 1, rate: 0 })] {
+        let sent = windows(wire(10_000_000), before, senders, 10 * SECOND);
+        assert!(sent[0].abs_diff(sent[1]) <= 4 * 1514, "{sent:?} after {before:?}");
+    }
+}
+
+#[test]
+fn a_lane_of_little_weight_has_its_part_beside_one_of_much() {
+    let lanes =
+        [(place(1).unwrap(), Lane { weight: 10, rate: 0 }), (place(2).unwrap(), Lane { weight: 10_000, rate: 0 })];
+    let sent = backlogged(wire(100_000_000), &lanes, 1514, 200 * SECOND);
+    let part = sent[0] as f64 / (sent[0] + sent[1]) as f64;
+    assert!((0.00097..0.00103).contains(&part), "{part}");
+}
+
+#[test]
 fn a_lane_keeps_within_its_rate_and_reaches_it_beside_others() {
     // 0.3 of 1 Mbit/s, beside a lane that takes the rest.
     let lanes = [(place(1).unwrap(), Lane { weight: 0, rate: 300 }), (place(2).unwrap(), Lane { weight: 0, rate: 0 })];
