@@ -277,6 +277,8 @@ class Stations:
                 return
             self._forget(known)
             await self._take_back(connection, known)
+            if (heir := self.lanes.heir(known.lane[0])) is not None:
+                await self._apply(connection, self.by_number[heir])
 
     def _goal(self, mac: int, known: Station | None, port: int, now: float) -> int | None:
         """Return the port where an address that shows up behind `port` is to be, or None; refusals are counted. Others

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
+from accesspoint.controller.agent.lanes import Lanes
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.station import station_number
 from accesspoint.controller.agent.stations import Stations, forward_entry, learn_entry
@@ -115,6 +116,18 @@ def test_a_station_that_ages_out_while_settings_change_keeps_no_lane(program: Pr
     assert OTHER not in lanes(slow, program, "learn") and OTHER not in lanes(slow, program, "forward")
     assert stations.lanes.of(station_number(OTHER, 0, 0)) == 0
     assert lanes(slow, program, "learn")[ONE] == (1, 100, 400)
+
+
+def test_a_station_that_shares_gets_the_lane_of_one_that_leaves(program: Program) -> None:
+    stations, switch = Stations(config(ports=PORTS), program), Switch()
+    stations.lanes = Lanes(2)
+    for mac in (ONE, OTHER, ONE + 0x10):
+        hear(stations, switch, mac, HERE)
+    assert lanes(switch, program, "learn")[ONE + 0x10] == lanes(switch, program, "learn")[ONE] == (1, 100, 0)
+    connection: Any = switch
+    asyncio.run(stations.age(connection, key_of(OTHER, HERE)))
+    for table in ("learn", "forward"):
+        assert sorted(lanes(switch, program, table).values()) == [(1, 100, 0), (2, 100, 0)]
 
 
 def test_a_station_that_ages_out_while_it_moves_is_behind_its_new_port(program: Program) -> None:
