@@ -2,15 +2,18 @@
 """Entries of stations with lanes: who has one, what it gets, and what changes with settings."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from finsy.proto import p4r
 
+from accesspoint.controller.agent.flow_table import FlowTable
 from accesspoint.controller.agent.lanes import Lanes
 from accesspoint.controller.agent.program import Program
 from accesspoint.controller.agent.station import station_number
 from accesspoint.controller.agent.stations import Stations, forward_entry, learn_entry
+from accesspoint.controller.agent.usage import Usage
 from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
@@ -100,6 +103,24 @@ class Slow(Switch):
 def key_of(mac: int, port: int) -> dict[int, bytes]:
     """Return the key of a station's entry in `learn`, by field id."""
     return {1: mac.to_bytes(6), 2: port.to_bytes(2), 3: b"\0", 4: b"\0"}
+
+
+def test_a_station_is_one_by_all_its_addresses_as_its_lane_is(program: Program) -> None:
+    stations, _ = known(program)
+    connection: Any = Switch()
+    hear(stations, connection, ONE + 0x10, NEXT)
+    table = FlowTable()
+    usage = Usage(stations._config, program, stations, table)
+    addresses = bytes([10, 0, 0, 9]), bytes([0xFD, *range(15)])
+    for index, address in enumerate((*addresses, *addresses)):
+        # Of two that are behind one port nobody knows yet which has the address.
+        key: Any = SimpleNamespace(
+            ingress_port=NEXT if index < 2 else HERE, egress_port=THERE, outer_vid=0, inner_vid=0, src_addr=address,
+            dst_addr=bytes(4),
+        )  # fmt: skip
+        flow: Any = SimpleNamespace(index=index, key=key, direction="uplink", station=hash(address))
+        usage.add(flow)
+    assert len(set(table.station[:2].tolist())) == 1 and len(set(table.station[:4].tolist())) == 3
 
 
 def test_a_station_that_ages_out_while_settings_change_keeps_no_lane(program: Program) -> None:
