@@ -188,6 +188,51 @@ fn a_lane_keeps_within_its_rate_and_reaches_it_beside_others() {
 }
 
 #[test]
+fn the_weight_of_queue_0_is_that_of_all_its_lanes_together() {
+    let mut config = wire(10_000_000);
+    (config.queues[0].weight, config.queues[4].weight) = (Some(1), Some(3));
+    let lane = |number| (place(number).unwrap(), Lane { weight: 100, rate: 0 });
+    let lanes = [(4, Lane::default()), (0, Lane::default()), lane(1), lane(2)];
+    let sent = backlogged(config, &lanes, 1000, 20 * SECOND);
+    let part = |bytes: u64| bytes as f64 / sent.iter().sum::<u64>() as f64;
+    assert!((0.74..0.76).contains(&part(sent[0])), "{sent:?}");
+    assert!(sent[1..].iter().all(|&bytes| (0.08..0.087).contains(&part(bytes))), "{sent:?}");
+}
+
+#[test]
+fn the_rate_of_queue_0_holds_back_all_its_lanes_together() {
+    let mut config = wire(10_000_000);
+    config.queues[0].rate = Some(1_000_000);
+    let lane = |number, rate| (place(number).unwrap(), Lane { weight: 100, rate });
+    let sent = backlogged(config, &[lane(1, 0), lane(2, 200)], 1000, 20 * SECOND);
+    let part = |bytes: u64| bytes as f64 * 8.0 / 20.0 / 1e6;
+    assert!((0.79..0.81).contains(&part(sent[0])) && (0.19..0.21).contains(&part(sent[1])), "{sent:?}");
+}
+
+#[test]
+fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
+    for limits in [(Some(4), None), (None, Some(400))] {
+        let mut config = LinkConfig { rate: Some(8_000), ..Default::default() };
+        (config.queues[0].limit_packets, config.queues[0].limit_bytes) = limits;
+        let mut link: Link<usize> = Link::new(config, 1);
+        let (short, long) = (place(1).unwrap(), place(2).unwrap());
+        [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
+        (0..4).for_each(|item| link.enqueue(0, long, 100, item).unwrap());
+        assert!(link.enqueue(0, long, 100, 4).is_err() && link.push_out(long, 100).is_none());
+        // Others of the port have room, and take nobody's place.
+        link.enqueue(0, 3, 100, 5).unwrap();
+        // A short lane takes the place of the long one's last packet, until they are equal.
+        for (item, last) in [(6, 3), (7, 2)] {
+            assert!(link.enqueue(0, short, 100, item).is_err());
+            let out = link.push_out(short, 100).unwrap();
+            assert_eq!((out.queue, out.item), (long, last));
+            link.enqueue(0, short, 100, item).unwrap();
+        }
+        assert!(link.enqueue(0, short, 100, 8).is_err() && link.push_out(short, 100).is_none());
+    }
+}
+
+#[test]
 fn a_rate_that_changes_holds_from_the_next_packet_on() {
     let mut link: Link<usize> = Link::new(wire(8_000_000), 1);
     let lane = place(3).unwrap();
@@ -210,13 +255,13 @@ fn a_rate_that_changes_holds_from_the_next_packet_on() {
 }
 
 #[test]
-fn strict_priority_goes_before_lanes_and_a_weight_above_0_keeps_queue_0_before_them() {
+fn strict_priority_goes_before_lanes_and_lanes_before_a_queue_with_a_weight_above_0() {
     let starts = |weight| {
         let mut config = wire(8_000_000);
         config.queues[4].weight = weight;
         let mut link: Link<usize> = Link::new(config, 1);
         link.set_lane(place(1).unwrap(), Lane::default());
-        for (item, queue) in [place(1).unwrap(), place(1).unwrap(), 0, 0, 7].into_iter().enumerate() {
+        for (item, queue) in [4, place(1).unwrap(), place(1).unwrap(), 0, 0, 7].into_iter().enumerate() {
             link.enqueue(0, queue, 1000, item).unwrap();
         }
         let mut order = Vec::new();
@@ -229,10 +274,9 @@ fn strict_priority_goes_before_lanes_and_a_weight_above_0_keeps_queue_0_before_t
         }
         order
     };
-    let shared = starts(None);
-    assert_eq!(shared[0], 4);
-    assert_ne!(shared[1..3], [2, 3], "queue 0 goes first");
-    assert_eq!(starts(Some(1))[..3], [4, 2, 3]);
+    let (strict, weighted) = (starts(None), starts(Some(1)));
+    assert_eq!((strict[0], strict[1], weighted[0], weighted[5]), (5, 0, 5, 0));
+    assert_ne!(strict[2..4], [3, 4], "queue 0 goes before its lanes");
 }
 
 #[test]
