@@ -137,7 +137,11 @@ class Stations:
         if moves and self._locked(mac) is None and not await self._settle(connection, known, contested, goal, now):
             return
         stays = known is not None and known.port == goal
-        blocked, lane = self._blocked(mac), self._lane(mac, place, goal)
+        if known is not None and stays:
+            # Its entry in `forward` may be there, and stay as it is.
+            blocked, lane = known.blocked, known.lane
+        else:
+            blocked, lane = self._blocked(mac), self._lane(mac, place, goal)
         forward = self._forward(mac, *vlan, goal, blocked, lane)
         learn = self._learned(mac, *vlan, goal, lane)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]

@@ -17,7 +17,7 @@ from accesspoint.controller.agent.usage import Usage
 from accesspoint.controller.config import Pipeline
 
 from .test_entries import PIPELINE, config
-from .test_stations import HERE, NEXT, PORTS, THERE, Switch, hear, heard, place_of
+from .test_stations import HERE, NEXT, PORTS, RADIO, THERE, Switch, hear, heard, place_of
 
 ONE, OTHER, SERVER = 0x02_00_00_00_00_11, 0x02_00_00_00_00_12, 0x02_00_00_00_00_13
 ADDRESS = "02:00:00:00:00:11"
@@ -149,6 +149,26 @@ def test_a_station_that_shares_gets_the_lane_of_one_that_leaves(program: Program
     asyncio.run(stations.age(connection, key_of(OTHER, HERE)))
     for table in ("learn", "forward"):
         assert sorted(lanes(switch, program, table).values()) == [(1, 100, 0), (2, 100, 0)]
+
+
+def test_a_station_whose_source_entry_is_lost_has_one_lane(program: Program) -> None:
+    class Kept(Switch):
+        """Keeps entries that are inserted again."""
+
+        async def insert(self, updates: list[p4r.Update]) -> dict[int, str]:
+            return await super().insert([update for update in updates if place_of(update) not in self.entries])
+
+    stations, switch = Stations(config(ports=PORTS), program), Kept()
+    stations.lanes = Lanes(2)
+    for mac in (ONE, OTHER, ONE + 0x10):
+        hear(stations, switch, mac, RADIO)
+    # The other's lane is free, as it is behind the uplink now, and one of those that share loses an entry.
+    hear(stations, switch, OTHER, THERE)
+    place = next(place for place, entry in switch.entries.items() if is_of(entry, program, "learn", ONE))
+    del switch.entries[place]
+    stations.by_number[station_number(ONE, 0, 0)].confirmed -= 10
+    hear(stations, switch, ONE, RADIO)
+    assert lanes(switch, program, "learn")[ONE] == lanes(switch, program, "forward")[ONE] != ()
 
 
 def test_a_station_that_ages_out_while_it_moves_is_behind_its_new_port(program: Program) -> None:
