@@ -3,8 +3,8 @@
 
 A lane is a queue of its own on each port: up, what the station sends waits there, down, what it gets. Lanes share by
 the weights of their stations, so neither many flows nor senders that ignore marks get a station more than its part.
-With more stations than lanes some share one, and its part; a station with a limit shares with nobody, as the limit is
-the lane's.
+With more stations than lanes some share one, and its part, until one becomes free; a station with a limit shares with
+nobody, as the limit is the lane's.
 """
 
 from ..config import AccessPointConfig, Station
@@ -71,27 +71,35 @@ class Lanes:
             self._members[lane].add(station)
 
     def take(self, station: int, alone: bool) -> int:
-        """Return a station's lane, which it keeps: a free one, or one that it shares with the fewest others.
+        """Return a station's lane, which it keeps: a free one, or until there is one that of the fewest others.
 
         Args:
             station: its number.
             alone: True for a station with a limit. Where no lane is free, it shares one all the same.
         """
         lane = self.of(station)
-        if alone and self.is_shared(lane):
-            free = next((lane for lane, members in self._members.items() if not members), 0)
-            if free:
-                self.free(station)
-                self.keep(station, free)
-        elif not lane:
+        if not lane or self.is_shared(lane):
             open_to_all = [lane for lane in self._members if lane not in self._alone]
-            self.keep(station, min(open_to_all, key=lambda lane: len(self._members[lane]), default=0))
+            emptiest = min(open_to_all, key=lambda lane: len(self._members[lane]), default=0)
+            if not lane or not self._members[emptiest]:
+                self.keep(station, emptiest)
         lane = self.of(station)
         if alone and lane and not self.is_shared(lane):
             self._alone.add(lane)
         elif not alone:
             self._alone.discard(lane)
         return lane
+
+    def heir(self, left: int) -> int | None:
+        """Return a station whose lane may change after another one has left the lane `left`; None: there is none.
+
+        It is the one that is alone there now, or where nobody is, one of those that share the fullest lane.
+        """
+        members = self._members.get(left)
+        if members is None or len(members) > 1:
+            return None
+        fullest = max(self._members.values(), key=len)
+        return min(members or fullest) if members or len(fullest) > 1 else None
 
     def free(self, station: int) -> None:
         """Free the lane of a station."""

@@ -43,6 +43,8 @@ LOST_SECONDS = 1.0
 LaneParams = tuple[int, int, int, int]
 """A lane, its weight, and its rates up and down in kbit/s; as in the entries."""
 NO_LANE = 0, 0, 0, 0
+UNEQUAL = -1, 0, 0, 0
+"""In place of the lane of a station whose entries do not say the same."""
 
 MOVES_SECONDS = MAX_PATIENCE
 """Seconds in which moves are counted: M of RFC 7432, section 15.1."""
@@ -65,6 +67,8 @@ class Stations:
         self.contests = Contests()
         self.lanes = Lanes(program.lanes)
         self._told_of_sharing = False
+        self._changing = asyncio.Lock()
+        """Held while one station's entries are written: what the switch says meanwhile comes after that."""
         self._idle_timeout = config.station_idle_timeout
         """Idle timeout of the entries that were written."""
         self.refused = Refusals(config.name, LOCKED, UPLINK, MOVES, PORT, TABLE, SWITCH)
@@ -113,7 +117,8 @@ class Stations:
         """Handle a digest list of sources."""
         for data in digest.data:
             mac, port, outer_vid, inner_vid = (int.from_bytes(member) for member in digest_members(data))
-            await self._learn(connection, mac, (outer_vid, inner_vid), port)
+            async with self._changing:
+                await self._learn(connection, mac, (outer_vid, inner_vid), port)
 
     async def _learn(self, connection: Connection, mac: int, vlan: tuple[int, int], port: int) -> None:
         now, place = asyncio.get_running_loop().time(), station_number(mac, *vlan)
@@ -132,7 +137,11 @@ class Stations:
         if moves and self._locked(mac) is None and not await self._settle(connection, known, contested, goal, now):
             return
         stays = known is not None and known.port == goal
-        blocked, lane = self._blocked(mac), self._lane(mac, place, goal)
+        if known is not None and stays:
+            # Its entry in `forward` may be there, and stay as it is.
+            blocked, lane = known.blocked, known.lane
+        else:
+            blocked, lane = self._blocked(mac), self._lane(mac, place, goal)
         forward = self._forward(mac, *vlan, goal, blocked, lane)
         learn = self._learned(mac, *vlan, goal, lane)
         updates = [self._update(p4r.Update.INSERT, learn), self._update(p4r.Update.INSERT, forward)]
@@ -224,24 +233,33 @@ class Stations:
         idle, ports = self._config.station_idle_timeout, {port.port for port in self._config.ports}
         retimed = [*self.by_number.values()] if idle != self._idle_timeout else []
         for known in [*self.by_number.values()]:
-            where = known.mac, known.outer_vid, known.inner_vid
-            if known.port not in ports or self._locked(known.mac) not in (None, known.port):
-                self._forget(known)
-                await self._take_back(connection, known)
-                continue
-            blocked, lane = self._blocked(known.mac), self._lane(known.mac, station_number(*where), known.port)
-            if (blocked, lane) != (known.blocked, known.lane):
-                forward = self._forward(*where, known.port, blocked, lane)
-                updates = [self._update(p4r.Update.MODIFY, forward)]
-                if lane != known.lane and not retimed:
-                    updates.append(self._update(p4r.Update.MODIFY, self._learned(*where, known.port, lane)))
-                known.blocked, known.lane = blocked, lane
-                self.changed()
-                await connection.write_existing(updates)
+            async with self._changing:
+                if not self._is_known(known):
+                    continue
+                if known.port not in ports or self._locked(known.mac) not in (None, known.port):
+                    self._forget(known)
+                    await self._take_back(connection, known)
+                else:
+                    await self._apply(connection, known, bool(retimed))
         for start in range(0, len(retimed), RETIMED_PER_WRITE):
-            part = [known for known in retimed[start : start + RETIMED_PER_WRITE] if self._is_known(known)]
-            await connection.write_existing([self._update(p4r.Update.MODIFY, self._retimed(known)) for known in part])
+            async with self._changing:
+                part = [known for known in retimed[start : start + RETIMED_PER_WRITE] if self._is_known(known)]
+                updates = [self._update(p4r.Update.MODIFY, self._retimed(known)) for known in part]
+                await connection.write_existing(updates)
         self._idle_timeout = idle
+
+    async def _apply(self, connection: Connection, known: Station, retimed: bool = False) -> None:
+        """Write what differs in a station's entries; `retimed`: that of `learn` is written anyway."""
+        where = known.mac, known.outer_vid, known.inner_vid
+        blocked, lane = self._blocked(known.mac), self._lane(known.mac, station_number(*where), known.port)
+        if (blocked, lane) == (known.blocked, known.lane):
+            return
+        updates = [self._update(p4r.Update.MODIFY, self._forward(*where, known.port, blocked, lane))]
+        if lane != known.lane and not retimed:
+            updates.append(self._update(p4r.Update.MODIFY, self._learned(*where, known.port, lane)))
+        known.blocked, known.lane = blocked, lane
+        self.changed()
+        await connection.write_existing(updates)
 
     def _is_known(self, station: Station) -> bool:
         return self.by_number.get(station_number(station.mac, station.outer_vid, station.inner_vid)) is station
@@ -257,11 +275,14 @@ class Stations:
     async def age(self, connection: Connection, match: dict[int, bytes]) -> None:
         """Handle the idle timeout of one `learn` entry; `match` is its key by field id."""
         mac, port, outer_vid, inner_vid = (int.from_bytes(match[field]) for field in range(1, 5))
-        known = self.by_number.get(station_number(mac, outer_vid, inner_vid))
-        if known is None or known.port != port:
-            return
-        self._forget(known)
-        await self._take_back(connection, known)
+        async with self._changing:
+            known = self.by_number.get(station_number(mac, outer_vid, inner_vid))
+            if known is None or known.port != port:
+                return
+            self._forget(known)
+            await self._take_back(connection, known)
+            if (heir := self.lanes.heir(known.lane[0])) is not None:
+                await self._apply(connection, self.by_number[heir])
 
     def _goal(self, mac: int, known: Station | None, port: int, now: float) -> int | None:
         """Return the port where an address that shows up behind `port` is to be, or None; refusals are counted. Others
@@ -403,7 +424,10 @@ def egress_port(forward: p4r.TableEntry) -> int:
 def lane_of(learn: p4r.TableEntry, forward: p4r.TableEntry) -> LaneParams:
     """Return the lane in the entries of a station, with its weight and its rates up and down."""
     up, down = ([int.from_bytes(param.value) for param in entry.action.action.params] for entry in (learn, forward))
-    return (up[0], up[1], up[2], down[3]) if len(up) == 3 and len(down) == 4 else NO_LANE
+    _, *down = down
+    if not up and not down:
+        return NO_LANE
+    return (up[0], up[1], up[2], down[2]) if len(up) == len(down) == 3 and up[:2] == down[:2] else UNEQUAL
 
 
 def _delete(entry: p4r.TableEntry) -> p4r.Update:

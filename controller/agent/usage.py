@@ -151,10 +151,9 @@ class Usage:
         sender = self._whose((key.ingress_port, *vlan), key.src_addr)
         receiver = self._whose((key.egress_port, *vlan), key.dst_addr)
         mac = receiver if flow.direction == "downlink" else sender
-        said = None if mac is None else self._settings.get(mac, self._others if self._others.weight != 1 else None)
-        # Shares are by IP address, except for a station with settings: its weight is for all its addresses together.
-        station = flow.station if mac is None or said is None else hash(mac.to_bytes(6))
-        weight = 1.0 if said is None else said.weight
+        # Shares are by station, as lanes are, and by IP address where nobody knows whose it is.
+        station = flow.station if mac is None else hash(mac.to_bytes(6))
+        weight = 1.0 if mac is None else self._settings.get(mac, self._others).weight
         slots = [NOBODYS if each is None else self._slot(each) for each in (sender, receiver)]
         self.table.assign_stations(flow.index, slots[0], slots[1], station, weight)
 

@@ -32,6 +32,21 @@ def test_more_stations_share_the_emptiest_lane() -> None:
     assert lanes.take(5, False) == 1
 
 
+def test_a_lane_that_becomes_free_is_for_one_that_shares() -> None:
+    lanes = Lanes(2)
+    for station in range(5):
+        lanes.take(station, False)
+    lanes.free(1)
+    # Lane 2 has station 3 alone, which may have a limit now.
+    assert lanes.heir(2) == 3 and lanes.take(3, True) == 2 and lanes.is_alone(3)
+    lanes.free(3)
+    assert lanes.heir(2) == 0 and lanes.take(0, False) == 2
+    assert lanes.take(2, False) == 1 and lanes.heir(1) is None
+    lanes.free(2)
+    lanes.free(4)
+    assert lanes.heir(1) is None and lanes.heir(0) is None and Lanes(0).heir(0) is None
+
+
 def test_a_station_with_a_limit_shares_with_nobody() -> None:
     lanes = Lanes(2)
     assert lanes.take(1, True) == 1 and lanes.is_alone(1)

@@ -31,6 +31,12 @@ PORTS = [
 ]
 
 
+def place_of(update: p4r.Update) -> tuple[int, bytes]:
+    """Return the table and the key of an update's entry."""
+    entry = update.entity.table_entry
+    return entry.table_id, b"".join(match.SerializeToString() for match in entry.match)
+
+
 class Switch:
     """Takes every write, and has the entries; of the table `full` no more than there are."""
 
@@ -40,12 +46,10 @@ class Switch:
 
     async def write(self, updates: list[p4r.Update]) -> None:
         for update in updates:
-            entry = update.entity.table_entry
-            place = entry.table_id, b"".join(match.SerializeToString() for match in entry.match)
             if update.type == p4r.Update.DELETE:
-                del self.entries[place]
+                del self.entries[place_of(update)]
             else:
-                self.entries[place] = entry
+                self.entries[place_of(update)] = update.entity.table_entry
 
     write_existing = write
 
@@ -71,11 +75,16 @@ def program() -> Program:
     return Program(Pipeline.model_validate(PIPELINE))
 
 
-def hear(known: Stations, switch: Any, mac: int, port: int) -> None:
-    """A frame of this address comes in through the port."""
+def heard(mac: int, port: int) -> p4r.DigestList:
+    """Return what the switch says of a frame of this address that comes in through the port."""
     members = [mac.to_bytes(6), port.to_bytes(2), b"\0", b"\0"]
     struct = p4d.P4StructLike(members=[p4d.P4Data(bitstring=member) for member in members])
-    asyncio.run(known.learn(switch, p4r.DigestList(data=[p4d.P4Data(struct=struct)])))
+    return p4r.DigestList(data=[p4d.P4Data(struct=struct)])
+
+
+def hear(known: Stations, switch: Any, mac: int, port: int) -> None:
+    """A frame of this address comes in through the port."""
+    asyncio.run(known.learn(switch, heard(mac, port)))
 
 
 class Clock:
@@ -94,10 +103,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def forwarded_to(switch: Switch, program: Program, mac: int) -> int | None:
     """Return the port that the switch sends packets to an address to; None: it floods them."""
-    key = module.forward_entry(mac, 0, 0)
-    wanted = program.update(p4r.Update.DELETE, key).entity.table_entry
-    place = wanted.table_id, b"".join(match.SerializeToString() for match in wanted.match)
-    entry = switch.entries.get(place)
+    entry = switch.entries.get(place_of(program.update(p4r.Update.DELETE, module.forward_entry(mac, 0, 0))))
     return None if entry is None else module.egress_port(entry)
 
 

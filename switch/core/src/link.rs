@@ -17,7 +17,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use crate::link_trace::{Player, Trace};
-use crate::scheduler::{Bucket, Scheduler, Set, highest, members, set_of};
+use crate::scheduler::{BULK, Bucket, Scheduler, Set, highest, members, queue_of, set_of};
 pub use crate::scheduler::{LANES, Lane, MAX_WEIGHT, PLACES, QUEUES, QueueConfig, place};
 
 /// Time that passed unseen and is made up for: longer pauses of this process stay pauses of the link.
@@ -94,7 +94,7 @@ struct Queued<T> {
     enqueued: u64,
 }
 
-/// A FIFO with the limits of its own.
+/// A FIFO with the limits of its own; those of queue 0 are for its lanes, too.
 struct Queue<T> {
     fifo: VecDeque<Queued<T>>,
     bytes: u64,
@@ -105,10 +105,6 @@ struct Queue<T> {
 impl<T> Queue<T> {
     fn new() -> Queue<T> {
         Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: usize::MAX, limit_bytes: u64::MAX }
-    }
-
-    fn has_room(&self, bytes: u32) -> bool {
-        self.fifo.len() < self.limit_packets && self.bytes + bytes as u64 <= self.limit_bytes
     }
 }
 
@@ -140,6 +136,8 @@ pub struct Link<T> {
     waiting: Set,
     packets: usize,
     bytes: u64,
+    /// Packets and bytes in queue 0 and its lanes.
+    bulk: (usize, u64),
     /// Time at which the last packet was enqueued.
     newest: u64,
     /// See [`LinkConfig::max_in_flight`].
@@ -169,6 +167,7 @@ impl<T> Link<T> {
             waiting: 0,
             packets: 0,
             bytes: 0,
+            bulk: (0, 0),
             newest: 0,
             max_in_flight: 0,
             scheduler: Scheduler::default(),
@@ -245,6 +244,18 @@ impl<T> Link<T> {
             && self.config.limit_bytes.is_none_or(|limit| self.bytes - gone.1 + bytes as u64 <= limit)
     }
 
+    /// Returns true if the queue that a place is of takes so many bytes more, when of its packets and bytes these are gone.
+    fn queue_has_room(&self, place: usize, bytes: u32, gone: (usize, u64)) -> bool {
+        let queue = &self.queues[queue_of(place)];
+        let (packets, held) = if BULK & 1 << place == 0 { (queue.fifo.len(), queue.bytes) } else { self.bulk };
+        packets - gone.0 < queue.limit_packets && held - gone.1 + bytes as u64 <= queue.limit_bytes
+    }
+
+    /// Packets and bytes in these places.
+    fn held(&self, places: Set) -> (usize, u64) {
+        members(places).fold((0, 0), |sum, place| (sum.0 + self.depth(place), sum.1 + self.depth_bytes(place)))
+    }
+
     /// Sets the lane at a place, from its next packet on.
     #[inline]
     pub fn set_lane(&mut self, place: usize, lane: Lane) {
@@ -253,7 +264,7 @@ impl<T> Link<T> {
 
     /// Tail drop: gives the packet back if the port's queues, or this one, are full.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
-        if !self.has_room(bytes, (0, 0)) || !self.queues[queue].has_room(bytes) {
+        if !self.has_room(bytes, (0, 0)) || !self.queue_has_room(queue, bytes, (0, 0)) {
             return Err(item);
         }
         let to = &mut self.queues[queue];
@@ -263,6 +274,9 @@ impl<T> Link<T> {
         self.waiting |= 1 << queue;
         self.packets += 1;
         self.bytes += bytes as u64;
+        if BULK & 1 << queue != 0 {
+            self.bulk = (self.bulk.0 + 1, self.bulk.1 + bytes as u64);
+        }
         Ok(())
     }
 
@@ -271,17 +285,17 @@ impl<T> Link<T> {
     /// the longest, or what may go does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
-        let beside = members(self.scheduler.beside(queue) & self.waiting).filter(longer);
-        let behind = self.scheduler.behind(queue) & self.waiting | set_of(beside);
-        if behind == 0 || !self.queues[queue].has_room(bytes) {
+        let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer));
+        let mut from = self.scheduler.behind(queue) & self.waiting | beside;
+        if !self.queue_has_room(queue, bytes, (0, 0)) {
+            // Only what shares its queue makes room there.
+            from = if queue_of(queue) == 0 { beside & BULK } else { 0 };
+        }
+        let of_queue = if queue_of(queue) == 0 { self.held(from & BULK) } else { (0, 0) };
+        if from == 0 || !self.has_room(bytes, self.held(from)) || !self.queue_has_room(queue, bytes, of_queue) {
             return None;
         }
-        let held = members(behind).map(|queue| (self.depth(queue), self.depth_bytes(queue)));
-        let held = held.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1));
-        if !self.has_room(bytes, held) {
-            return None;
-        }
-        let queue = self.scheduler.last(behind, |queue| self.queues[queue].bytes);
+        let queue = self.scheduler.last(from, |queue| self.queues[queue].bytes);
         let Queued { item, bytes, .. } = self.queues[queue].fifo.pop_back()?;
         self.left(queue, bytes);
         Some(PushedOut { item, queue, bytes })
@@ -296,6 +310,9 @@ impl<T> Link<T> {
         }
         self.packets -= 1;
         self.bytes -= bytes as u64;
+        if BULK & 1 << queue != 0 {
+            self.bulk = (self.bulk.0 - 1, self.bulk.1 - bytes as u64);
+        }
     }
 
     /// The next packet, if the wire is free by `now`. To be asked until there is none before anything is enqueued
@@ -404,7 +421,7 @@ impl<T> Link<T> {
 
     /// Takes every packet out of queues and wire.
     pub fn clear(&mut self) -> impl Iterator<Item = T> {
-        (self.packets, self.bytes, self.waiting) = (0, 0, 0);
+        (self.packets, self.bytes, self.bulk, self.waiting) = (0, 0, (0, 0), 0);
         self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
         let queued = self.queues.iter_mut().flat_map(|queue| queue.fifo.drain(..).map(|queued| queued.item));
         let queued: Vec<T> = queued.collect();

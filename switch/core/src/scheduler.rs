@@ -3,7 +3,7 @@
 //! what that leaves, each queue within its own rate. Pure: time is an argument, in ns.
 //!
 //! Behind the queues that the priority of a packet names there are lanes: parts of queue 0, each a FIFO of its own, that
-//! share with it by weight. A packet brings its lane, and the lane's weight and rate ([`Lane`]).
+//! share what it gets by weight. A packet brings its lane, and the lane's weight and rate ([`Lane`]).
 //!
 //! Deficit round robin: Shreedhar, Varghese, Efficient Fair Queueing using Deficit Round-Robin, SIGCOMM 1995, in the
 //! form that overdraws: a queue sends while it has credit and pays what the packet took on the wire, which is known
@@ -18,6 +18,8 @@ pub const PLACES: usize = QUEUES + LANES;
 
 /// Queues and lanes, as bits.
 pub type Set = u128;
+/// Queue 0 with its lanes.
+pub const BULK: Set = ((1 << PLACES) - 1) & !((1 << QUEUES) - 2);
 
 /// The place of a lane; `None`: there is no such lane.
 #[inline]
@@ -34,18 +36,14 @@ pub struct Lane {
     pub rate: u32,
 }
 
-impl Lane {
-    fn config(self) -> QueueConfig {
-        let rate = (self.rate > 0).then_some(1000 * self.rate as u64);
-        QueueConfig { rate, burst: LANE_BURST, weight: Some(self.weight.clamp(1, MAX_WEIGHT)), ..Default::default() }
-    }
-}
-
 /// Bytes that a lane with a rate may send at once, so that it makes up for the time that it waits for others' frames.
 const LANE_BURST: u32 = 2 * QUANTUM as u32;
 
-/// Bytes that the queue with the smallest weight may send per round.
+/// Bytes that the largest weight of the queues that are ready may send per round. The others may send less: so nobody waits
+/// for more than a frame of each, however small a weight another queue has, or had when it last sent.
 const QUANTUM: i64 = 1514;
+/// Credit of a byte: enough that the smallest weight gets some in every round.
+const CREDIT: i64 = 1024;
 pub const MAX_WEIGHT: u32 = 10_000;
 
 /// One queue of a port. Its limits hold beside those of the port.
@@ -102,21 +100,70 @@ impl Bucket {
     }
 }
 
+/// Deficit round robin among places.
+struct Round {
+    /// Credit of each place, by [`CREDIT`]; negative: debt.
+    credit: [i64; PLACES],
+    /// Places that may still send.
+    saving: Set,
+    /// Place whose turn it is.
+    turn: usize,
+}
+
+impl Round {
+    fn new() -> Round {
+        Round { credit: [0; PLACES], saving: 0, turn: 0 }
+    }
+
+    /// The next of the places in `ready` (at least one); `waiting`: those that are not empty. One without a weight has the
+    /// least of those that are ready.
+    fn choose(&mut self, ready: Set, waiting: Set, weights: &[Option<u32>; PLACES]) -> usize {
+        if ready & 1 << self.turn != 0 && self.credit[self.turn] > 0 {
+            return self.turn;
+        }
+        let of_ready = || members(ready).filter_map(|place| weights[place]);
+        let (least, largest) = (of_ready().min().unwrap_or(1), of_ready().max().unwrap_or(1).max(1));
+        // Every round gives each place that is ready a quantum, so one of them has credit soon.
+        loop {
+            let below = |place: usize| -> Set { (1 << place) - 1 };
+            let lower = ready & below(self.turn);
+            let next = highest(if lower == 0 { ready } else { lower });
+            let between =
+                if lower == 0 { below(self.turn) | !below(next + 1) } else { below(self.turn) & !below(next + 1) };
+            // An empty queue saves nothing up.
+            let empty = between & self.saving & !waiting;
+            members(empty).for_each(|place| self.credit[place] = 0);
+            self.turn = next;
+            let weight = weights[next].unwrap_or(least).max(1);
+            self.credit[next] += weight as i64 * QUANTUM * CREDIT / largest as i64;
+            self.saving = self.saving & !empty | ((self.credit[next] > 0) as Set) << next;
+            if self.credit[next] > 0 {
+                return next;
+            }
+        }
+    }
+
+    fn spend(&mut self, place: usize, bytes: u64) {
+        self.credit[place] -= bytes as i64 * CREDIT;
+        self.saving &= !(((self.credit[place] <= 0) as Set) << place);
+    }
+}
+
 pub struct Scheduler {
     /// Queues with a weight; the others have strict priority.
     weighted: Set,
-    /// Queues with a rate.
+    /// Queues and lanes with a rate of their own.
     limited: Set,
+    /// Places that share queue 0: none before the first lane is set.
+    shared: Set,
     buckets: [Bucket; PLACES],
-    weights: [Option<u32>; PLACES],
+    /// Weights of lanes; queue 0 has none among them.
+    lane_weights: [Option<u32>; PLACES],
+    queue_weights: [Option<u32>; PLACES],
     lanes: [Lane; LANES],
-    /// Bytes that a queue gets per round, and that it may still send; negative: that it owes.
-    quantum: [i64; PLACES],
-    credit: [i64; PLACES],
-    /// Queues that may still send.
-    saving: Set,
-    /// Queue whose turn it is among the weighted.
-    turn: usize,
+    /// Turns of the queues with a weight, and of what shares queue 0.
+    queues: Round,
+    bulk: Round,
 }
 
 impl Default for Scheduler {
@@ -124,13 +171,13 @@ impl Default for Scheduler {
         Scheduler {
             weighted: 0,
             limited: 0,
+            shared: 0,
             buckets: std::array::from_fn(|_| Bucket::default()),
-            weights: [None; PLACES],
+            lane_weights: [None; PLACES],
+            queue_weights: [None; PLACES],
             lanes: [Lane::default(); LANES],
-            quantum: [0; PLACES],
-            credit: [0; PLACES],
-            saving: 0,
-            turn: 0,
+            queues: Round::new(),
+            bulk: Round::new(),
         }
     }
 }
@@ -138,117 +185,116 @@ impl Default for Scheduler {
 impl Scheduler {
     /// Sets all queues but the lanes.
     pub fn set(&mut self, queues: &[QueueConfig; QUEUES]) {
-        queues.iter().enumerate().for_each(|(queue, config)| self.put(queue, config));
-        self.share();
+        for (queue, config) in queues.iter().enumerate() {
+            self.limit(queue, config.rate, config.burst);
+            self.queue_weights[queue] = config.weight;
+        }
+        self.weighted = set_of((0..QUEUES).filter(|&queue| queues[queue].weight.is_some()));
     }
 
     /// Sets the lane at a place.
     #[inline]
     pub fn set_lane(&mut self, place: usize, lane: Lane) {
         let before = &mut self.lanes[place - QUEUES];
-        if *before != lane || self.weights[place].is_none() {
+        if *before != lane || self.lane_weights[place].is_none() {
             *before = lane;
-            self.put(place, &lane.config());
-            self.share();
+            self.limit(place, (lane.rate > 0).then_some(1000 * lane.rate as u64), LANE_BURST);
+            self.lane_weights[place] = Some(lane.weight.clamp(1, MAX_WEIGHT));
+            self.shared = BULK;
         }
     }
 
-    fn put(&mut self, queue: usize, config: &QueueConfig) {
-        self.limited = self.limited & !(1 << queue) | (config.rate.is_some() as Set) << queue;
-        self.buckets[queue].set(config.rate, config.burst);
-        self.weights[queue] = config.weight;
+    fn limit(&mut self, place: usize, rate: Option<u64>, burst: u32) {
+        self.limited = self.limited & !(1 << place) | (rate.is_some() as Set) << place;
+        self.buckets[place].set(rate, burst);
     }
 
-    /// Computes the quanta. Queue 0 shares with lanes, as the least of them, unless others have a weight and it has none:
-    /// that is strict priority.
-    fn share(&mut self) {
-        let least = self.weights[QUEUES..].iter().flatten().min().copied();
-        let is_strict = self.weights[1..QUEUES].iter().any(Option::is_some);
-        let of_bulk = self.weights[0].or(least.filter(|_| !is_strict));
-        let weights = || self.weights.iter().enumerate().map(|(at, weight)| if at == 0 { of_bulk } else { *weight });
-        let smallest = weights().flatten().min().unwrap_or(1).max(1) as i64;
-        let (mut weighted, mut quantum) = (0, [0; PLACES]);
-        for (queue, weight) in weights().enumerate() {
-            weighted |= (weight.is_some() as Set) << queue;
-            quantum[queue] = weight.map_or(0, |weight| weight.max(1) as i64 * QUANTUM / smallest);
-        }
-        (self.weighted, self.quantum, self.saving) = (weighted, quantum, 0);
-        self.credit.iter_mut().for_each(|credit| *credit = (*credit).min(0));
-    }
-
-    /// Returns true if there is strict priority alone among these queues: the first is next.
+    /// Returns true if there is strict priority alone among these places: the first is next.
     #[inline]
     pub fn is_plain(&self, waiting: Set) -> bool {
-        waiting & (self.weighted | self.limited) == 0
+        waiting & (self.weighted | self.limited | self.shared) == 0
     }
 
-    /// Returns true if each of these queues has a rate, which may hold all of them back.
+    /// Returns true if each of these places has a rate, which may hold all of them back.
     pub fn holds_back(&self, waiting: Set) -> bool {
-        waiting & !self.limited == 0
+        waiting & !with_lanes(self.limited) == 0
     }
 
-    /// Returns when the queue's rate lets it send (ns).
-    pub fn ready_at(&self, queue: usize) -> u64 {
-        if self.limited & 1 << queue == 0 { 0 } else { self.buckets[queue].free_at }
+    /// Returns when the rates of a place let it send (ns).
+    pub fn ready_at(&self, place: usize) -> u64 {
+        let of = |place: usize| if self.limited & 1 << place == 0 { 0 } else { self.buckets[place].free_at };
+        of(place).max(of(queue_of(place)))
     }
 
-    /// The queues that send only while this one has nothing to send.
-    pub fn behind(&self, queue: usize) -> Set {
+    /// The places that send only while this one has nothing to send.
+    pub fn behind(&self, place: usize) -> Set {
+        let queue = queue_of(place);
         match self.weighted & 1 << queue {
-            0 => self.weighted | ((1 << queue) - 1),
+            0 => with_lanes(self.weighted | ((1 << queue) - 1)),
             _ => 0,
         }
     }
 
-    /// The queues that share with this one by weight, but for itself.
-    pub fn beside(&self, queue: usize) -> Set {
-        match self.weighted & 1 << queue {
-            0 => 0,
-            _ => self.weighted & !(1 << queue),
-        }
+    /// The places that share with this one by weight, but for itself.
+    pub fn beside(&self, place: usize) -> Set {
+        let queue = queue_of(place);
+        let queues = if self.weighted & 1 << queue == 0 { 0 } else { with_lanes(self.weighted) };
+        let lanes = if queue == 0 { self.shared } else { 0 };
+        (queues | lanes) & !(1 << place)
     }
 
-    /// The last of the queues in `waiting` (at least one): those with a weight come after the others, and of them
-    /// the one that holds most.
+    /// The last of the places in `waiting` (at least one): queues with a weight come after the others, and of them, or of
+    /// what shares queue 0, it is the one that holds most.
     pub fn last(&self, waiting: Set, held: impl Fn(usize) -> u64) -> usize {
-        let weighted = members(waiting & self.weighted).max_by_key(|&queue| held(queue));
-        weighted.unwrap_or(waiting.trailing_zeros() as usize)
+        let longest = |places: Set| members(waiting & places).max_by_key(|&place| held(place));
+        let last = longest(with_lanes(self.weighted)).or_else(|| longest(BULK));
+        last.unwrap_or(waiting.trailing_zeros() as usize)
     }
 
-    /// The next of the queues in `ready` (at least one); `waiting`: those that are not empty.
+    /// The next of the places in `ready` (at least one); `waiting`: those that are not empty.
     pub fn choose(&mut self, ready: Set, waiting: Set) -> usize {
-        let strict = ready & !self.weighted;
-        if strict != 0 {
-            return highest(strict);
+        let queues = queues_of(ready);
+        let strict = queues & !self.weighted;
+        let queue = match strict {
+            0 => self.queues.choose(queues, queues_of(waiting), &self.queue_weights),
+            _ => highest(strict),
+        };
+        if queue > 0 || self.shared == 0 {
+            return queue;
         }
-        // Every round gives each queue that is ready a quantum, so one of them has credit soon.
-        while ready & 1 << self.turn == 0 || self.credit[self.turn] <= 0 {
-            let below = |queue: usize| -> Set { (1 << queue) - 1 };
-            let lower = ready & below(self.turn);
-            let next = highest(if lower == 0 { ready } else { lower });
-            let between =
-                if lower == 0 { below(self.turn) | !below(next + 1) } else { below(self.turn) & !below(next + 1) };
-            // An empty queue saves nothing up.
-            let empty = between & self.saving & !waiting;
-            members(empty).for_each(|queue| self.credit[queue] = 0);
-            self.turn = next;
-            self.credit[next] += self.quantum[next];
-            self.saving = self.saving & !empty | ((self.credit[next] > 0) as Set) << next;
-        }
-        self.turn
+        self.bulk.choose(ready & BULK, waiting, &self.lane_weights)
     }
 
-    /// The queue has sent so many bytes from `start` on.
-    pub fn spend(&mut self, queue: usize, start: u64, bytes: u64) {
+    /// The place has sent so many bytes from `start` on.
+    pub fn spend(&mut self, place: usize, start: u64, bytes: u64) {
+        let queue = queue_of(place);
         if self.weighted & 1 << queue != 0 {
-            self.credit[queue] -= bytes as i64;
-            self.saving &= !(((self.credit[queue] <= 0) as Set) << queue);
+            self.queues.spend(queue, bytes);
         }
-        if self.limited & 1 << queue != 0 {
-            self.buckets[queue].idle_until(start);
-            self.buckets[queue].spend(bytes);
+        if self.shared & 1 << place != 0 {
+            self.bulk.spend(place, bytes);
+        }
+        for limited in members(self.limited & (1 << place | 1 << queue)) {
+            self.buckets[limited].idle_until(start);
+            self.buckets[limited].spend(bytes);
         }
     }
+}
+
+/// The queue that a place is of.
+#[inline]
+pub fn queue_of(place: usize) -> usize {
+    if place < QUEUES { place } else { 0 }
+}
+
+/// The queues that these places are of.
+fn queues_of(places: Set) -> Set {
+    places & ((1 << QUEUES) - 2) | (places & BULK != 0) as Set
+}
+
+/// These queues, with the lanes of queue 0 if it is one of them.
+fn with_lanes(queues: Set) -> Set {
+    if queues & 1 == 0 { queues } else { queues | BULK }
 }
 
 /// The highest queue of a set that is not empty.

@@ -91,6 +91,93 @@ fn sixty_four_lanes_have_their_weights() {
 }
 
 #[test]
+fn a_lane_whose_settings_change_with_each_packet_takes_no_weight_from_others() {
+    let mut link: Link<usize> = Link::new(wire(10_000_000), 1);
+    let [shared, heavy, light] = [1, 2, 3].map(|lane| place(lane).unwrap());
+    let mut sent = [0u64; PLACES];
+    for (turn, now) in (0..10 * SECOND).step_by(100_000).enumerate() {
+        while let Some(dequeued) = link.dequeue(now) {
+            sent[dequeued.queue] += 1000;
+            link.transmit(1000, 0);
+        }
+        while link.arrived(now).is_some() {}
+        for (queue, weight) in [(heavy, 300), (light, 100), (shared, 100)] {
+            while link.depth(queue) < 4 {
+                link.set_lane(queue, Lane { weight, rate: 0 });
+                link.enqueue(now, queue, 1000, 1000).unwrap();
+            }
+        }
+        // Packets of two stations in turn, more than the lane can take.
+        link.set_lane(shared, Lane { weight: 100, rate: 1_000_000 * (turn as u32 % 2) });
+    }
+    let part = |queue| sent[queue] as f64 / sent.iter().sum::<u64>() as f64;
+    assert!((0.59..0.61).contains(&part(heavy)), "{}", part(heavy));
+    assert!((0.19..0.21).contains(&part(light)), "{}", part(light));
+}
+
+/// Runs a link with a sender in each lane, which has so many packets on their way at a time; the bytes that each sent.
+fn windows(config: LinkConfig, before: Option<Lane>, senders: [(usize, Lane, usize); 2], end: u64) -> [u64; 2] {
+    let mut link: Link<usize> = Link::new(config, 1);
+    let (mut sent, mut now) = ([0; 2], 0);
+    if let Some(lane) = before {
+        let gone = place(64).unwrap();
+        link.set_lane(gone, lane);
+        link.enqueue(0, gone, 1500, 2).unwrap();
+    }
+    let offer = |link: &mut Link<usize>, now, sender: usize| {
+        let (queue, lane, _) = senders[sender];
+        if queue >= QUEUES {
+            link.set_lane(queue, lane);
+        }
+        link.enqueue(now, queue, 1500, sender).unwrap();
+    };
+    (0..2).for_each(|sender| (0..senders[sender].2).for_each(|_| offer(&mut link, 0, sender)));
+    while now < end {
+        now = link.deadline().unwrap();
+        while let Some(dequeued) = link.dequeue(now) {
+            link.transmit(1500, dequeued.item);
+        }
+        while let Some(sender) = link.arrived(now) {
+            if sender < 2 {
+                sent[sender] += 1500;
+                offer(&mut link, now, sender);
+            }
+        }
+    }
+    sent
+}
+
+#[test]
+fn equal_lanes_share_equally_whatever_weight_another_has_had() {
+    // Half of 10 Mbit/s takes four packets in 10 ms, so six are enough, and 80 are no more than that.
+    let config = LinkConfig { delay_ns: 10_000_000, ..wire(10_000_000) };
+    let lane = |number, packets| (place(number).unwrap(), Lane { weight: 100, rate: 0 }, packets);
+    for before in [None, Some(Lane { weight: 1, rate: 0 }), Some(Lane { weight: 10_000, rate: 0 })] {
+        let sent = windows(config.clone(), before, [lane(1, 6), lane(2, 80)], 20 * SECOND);
+        assert!(sent[0].abs_diff(sent[1]) <= sent[1] / 20, "{sent:?} after {before:?}");
+    }
+}
+
+#[test]
+fn the_rest_of_queue_0_has_the_least_weight_of_those_that_wait() {
+    let lane = Lane { weight: 100, rate: 0 };
+    let senders = [(0, lane, 20), (place(1).unwrap(), lane, 20)];
+    for before in [None, Some(Lane { weight: 1, rate: 0 })] {
+        let sent = windows(wire(10_000_000), before, senders, 10 * SECOND);
+        assert!(sent[0].abs_diff(sent[1]) <= 4 * 1514, "{sent:?} after {before:?}");
+    }
+}
+
+#[test]
+fn a_lane_of_little_weight_has_its_part_beside_one_of_much() {
+    let lanes =
+        [(place(1).unwrap(), Lane { weight: 10, rate: 0 }), (place(2).unwrap(), Lane { weight: 10_000, rate: 0 })];
+    let sent = backlogged(wire(100_000_000), &lanes, 1514, 200 * SECOND);
+    let part = sent[0] as f64 / (sent[0] + sent[1]) as f64;
+    assert!((0.00097..0.00103).contains(&part), "{part}");
+}
+
+#[test]
 fn a_lane_keeps_within_its_rate_and_reaches_it_beside_others() {
     // 0.3 of 1 Mbit/s, beside a lane that takes the rest.
     let lanes = [(place(1).unwrap(), Lane { weight: 0, rate: 300 }), (place(2).unwrap(), Lane { weight: 0, rate: 0 })];
@@ -98,6 +185,51 @@ fn a_lane_keeps_within_its_rate_and_reaches_it_beside_others() {
     let part = |bytes: u64| bytes as f64 * 8.0 / 20.0 / 1e6;
     assert!((0.297..0.303).contains(&part(sent[0])), "{}", part(sent[0]));
     assert!((0.695..0.703).contains(&part(sent[1])), "{}", part(sent[1]));
+}
+
+#[test]
+fn the_weight_of_queue_0_is_that_of_all_its_lanes_together() {
+    let mut config = wire(10_000_000);
+    (config.queues[0].weight, config.queues[4].weight) = (Some(1), Some(3));
+    let lane = |number| (place(number).unwrap(), Lane { weight: 100, rate: 0 });
+    let lanes = [(4, Lane::default()), (0, Lane::default()), lane(1), lane(2)];
+    let sent = backlogged(config, &lanes, 1000, 20 * SECOND);
+    let part = |bytes: u64| bytes as f64 / sent.iter().sum::<u64>() as f64;
+    assert!((0.74..0.76).contains(&part(sent[0])), "{sent:?}");
+    assert!(sent[1..].iter().all(|&bytes| (0.08..0.087).contains(&part(bytes))), "{sent:?}");
+}
+
+#[test]
+fn the_rate_of_queue_0_holds_back_all_its_lanes_together() {
+    let mut config = wire(10_000_000);
+    config.queues[0].rate = Some(1_000_000);
+    let lane = |number, rate| (place(number).unwrap(), Lane { weight: 100, rate });
+    let sent = backlogged(config, &[lane(1, 0), lane(2, 200)], 1000, 20 * SECOND);
+    let part = |bytes: u64| bytes as f64 * 8.0 / 20.0 / 1e6;
+    assert!((0.79..0.81).contains(&part(sent[0])) && (0.19..0.21).contains(&part(sent[1])), "{sent:?}");
+}
+
+#[test]
+fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
+    for limits in [(Some(4), None), (None, Some(400))] {
+        let mut config = LinkConfig { rate: Some(8_000), ..Default::default() };
+        (config.queues[0].limit_packets, config.queues[0].limit_bytes) = limits;
+        let mut link: Link<usize> = Link::new(config, 1);
+        let (short, long) = (place(1).unwrap(), place(2).unwrap());
+        [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
+        (0..4).for_each(|item| link.enqueue(0, long, 100, item).unwrap());
+        assert!(link.enqueue(0, long, 100, 4).is_err() && link.push_out(long, 100).is_none());
+        // Others of the port have room, and take nobody's place.
+        link.enqueue(0, 3, 100, 5).unwrap();
+        // A short lane takes the place of the long one's last packet, until they are equal.
+        for (item, last) in [(6, 3), (7, 2)] {
+            assert!(link.enqueue(0, short, 100, item).is_err());
+            let out = link.push_out(short, 100).unwrap();
+            assert_eq!((out.queue, out.item), (long, last));
+            link.enqueue(0, short, 100, item).unwrap();
+        }
+        assert!(link.enqueue(0, short, 100, 8).is_err() && link.push_out(short, 100).is_none());
+    }
 }
 
 #[test]
@@ -123,13 +255,13 @@ fn a_rate_that_changes_holds_from_the_next_packet_on() {
 }
 
 #[test]
-fn strict_priority_goes_before_lanes_and_a_weight_above_0_keeps_queue_0_before_them() {
+fn strict_priority_goes_before_lanes_and_lanes_before_a_queue_with_a_weight_above_0() {
     let starts = |weight| {
         let mut config = wire(8_000_000);
         config.queues[4].weight = weight;
         let mut link: Link<usize> = Link::new(config, 1);
         link.set_lane(place(1).unwrap(), Lane::default());
-        for (item, queue) in [place(1).unwrap(), place(1).unwrap(), 0, 0, 7].into_iter().enumerate() {
+        for (item, queue) in [4, place(1).unwrap(), place(1).unwrap(), 0, 0, 7].into_iter().enumerate() {
             link.enqueue(0, queue, 1000, item).unwrap();
         }
         let mut order = Vec::new();
@@ -142,10 +274,9 @@ fn strict_priority_goes_before_lanes_and_a_weight_above_0_keeps_queue_0_before_t
         }
         order
     };
-    let shared = starts(None);
-    assert_eq!(shared[0], 4);
-    assert_ne!(shared[1..3], [2, 3], "queue 0 goes first");
-    assert_eq!(starts(Some(1))[..3], [4, 2, 3]);
+    let (strict, weighted) = (starts(None), starts(Some(1)));
+    assert_eq!((strict[0], strict[1], weighted[0], weighted[5]), (5, 0, 5, 0));
+    assert_ne!(strict[2..4], [3, 4], "queue 0 goes before its lanes");
 }
 
 #[test]
