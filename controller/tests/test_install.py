@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.switches import ROOT, end, wait_for
-from accesspoint.controller.apctl import __main__ as program
-from accesspoint.controller.apctl import doctor, install
+from accesspoint.controller.apctl import doctor, install, installation
 from accesspoint.controller.apctl.settings import UsageError
 from accesspoint.controller.config import load
 from accesspoint.topologies.namespaces.namespace import Namespace
@@ -172,9 +171,9 @@ def test_init_prints_a_login_that_can_be_typed(
     on_path: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(install.shutil, "which", lambda name: f"/usr/bin/{name}" if on_path else None)
-    monkeypatch.setattr(program, "_installed", lambda *plan: True)
-    monkeypatch.setattr(program, "_await_ready", lambda token_file: None)
-    program.init("radio", "uplink", "14mbit", "auto")
+    monkeypatch.setattr(installation, "_installed", lambda *plan: True)
+    monkeypatch.setattr(installation, "_await_ready", lambda token_file: None)
+    installation.init("radio", "uplink", "14mbit", "auto")
     name = shlex.split(capsys.readouterr().out.splitlines()[-1])[0]
     assert name == ("apctl" if on_path else str(ROOT / "apctl"))
 
