@@ -4,6 +4,7 @@
 A mistake is a `ConfigError` whose text is one line with the file, the place and the reason.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -27,9 +28,11 @@ ClassId = Annotated[int, Field(ge=0, le=7)]
 FlowClass = Annotated[int, Field(ge=0, le=6)]
 """Class that a flow may ask for; 7 is for flows that the controller thins."""
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
+StationAddress = Annotated[str, Field(pattern=r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$")]
+"""MAC address of one device: no group's, which nobody sends from."""
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
 """Name that is part of a path in REST: not of dots alone, since `rules/..` is the access point itself."""
-StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
 TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["18:00"])]
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 DAYS: tuple[Day, ...] = get_args(Day)
@@ -361,7 +364,7 @@ class AccessPointConfig(Model):
     queue_shares: QueueShares = Field(default_factory=QueueShares)
     rules: list[Rule] = Field(default_factory=list)
     limits: Limits = Field(default_factory=Limits)
-    stations: Annotated[dict[MacAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
+    stations: Annotated[dict[StationAddress, Station], Field(max_length=4096)] = Field(default_factory=dict)
     """Settings by MAC address."""
     groups: Annotated[dict[Name, Group], Field(max_length=256)] = Field(default_factory=dict)
     """Groups of stations, as of guests; `default` has all stations that name none."""
@@ -372,8 +375,8 @@ class AccessPointConfig(Model):
     @field_validator("address")
     @classmethod
     def _is_address(cls, address: str) -> str:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        form = re.fullmatch(r"[^\s\x00-\x1f\x7f/]+:(\d{1,5})", address, re.ASCII)
+        if form is None or not 0 < int(form[1]) < 65536:
             raise ValueError(f"{address!r} is not HOST:PORT")
         return address
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 from ..agent.classes import CLASS_NAMES
 from ..agent.reconciler import Refused
 from ..agent.regulator import class_weight
-from ..config import AccessPointConfig, ClassId, MacAddress, Station
+from ..config import AccessPointConfig, ClassId, Station, StationAddress
 from ..observation import (
     MEASURES,
     NOTHING_USED,
@@ -61,7 +61,9 @@ from .service import Service
 router = APIRouter(tags=["live"], route_class=Route)
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
-StationPath = Annotated[MacAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])]
+StationPath = Annotated[
+    StationAddress, Path(description="A MAC address, in lower case.", examples=["02:00:00:00:00:0b"])
+]
 Start = Annotated[
     float | None, Query(ge=-1e10, le=1e11, description="Seconds since the epoch, or below 0: before now.")
 ]

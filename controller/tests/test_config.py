@@ -75,6 +75,14 @@ def test_a_whole_file(tmp_path: Path) -> None:
             {"ports": [PORTS[0], PORTS[0]], "stations": {"02:00:00:00:00:01": {"locked_port": 7}}},
             "duplicate port 1 in `ports`; `stations` locks 02:00:00:00:00:01 to port 7",
         ),
+        # A group's address sends nothing, and a name is shown in terminals.
+        ({"stations": {"ff:ff:ff:ff:ff:ff": {"weight": 2}}}, "stations.ff:ff:ff:ff:ff:ff"),
+        ({"stations": {"01:00:5e:00:00:01": {"blocked": True}}}, "stations.01:00:5e:00:00:01"),
+        ({"stations": {"02:00:00:00:00:01": {"name": "a\x9b2J"}}}, "stations.02:00:00:00:00:01.name"),
+        *(
+            ({"address": address}, f"{address!r} is not HOST:PORT")
+            for address in ("a b:1", "a:\u0661", "h:65536", ":1")
+        ),
         ({"sparse": {"min_rate_bps": 32_000}}, "sparse.min_rate_bps: unknown field"),
         ({"sparse": {"burst_bytes": 3_028}}, "sparse.burst_bytes: unknown field"),
         ({"queue_shares": {"new_flows": 0.1}}, "queue_shares.new_flows: unknown field"),
