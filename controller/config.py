@@ -30,7 +30,8 @@ FlowClass = Annotated[int, Field(ge=0, le=6)]
 MacAddress = Annotated[str, Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 StationAddress = Annotated[str, Field(pattern=r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$")]
 """MAC address of one device: no group's, which nobody sends from."""
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")]
+NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
+Name = Annotated[str, Field(min_length=1, max_length=64, pattern=NAME)]
 """Name that is part of a path in REST: not of dots alone, since `rules/..` is the access point itself."""
 StationName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$")]
 TimeOfDay = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["18:00"])]

@@ -5,8 +5,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..law.base import IDLE_SECONDS
+from ..law.shares import Floats
 
-Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64] | slice
 """Indices into an array."""
 

@@ -4,15 +4,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..config import AccessPointConfig
 from ..law.base import Law
+from ..law.shares import Floats, Numbers
 from ..observation import NOTHING_USED, UsageObservation
-from .feedback import Floats, Rates, quantise
+from .feedback import Rates, quantise
 from .program import FEEDBACK_MAX, FLOW_CLASS_THINNED, FLOWS_SIZE
-
-Numbers = npt.NDArray[np.int64]
 
 SLOTS = 8193
 """Places for stations that are known or set something for; one of them stands for nobody."""

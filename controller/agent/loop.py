@@ -21,10 +21,11 @@ from finsy.proto import p4r, rpc_code
 
 from ..config import AccessPointConfig, Port
 from ..law import Law, chosen
+from ..law.shares import Floats
 from ..observation import TICK_BOUNDS
 from .classes import class_ids, ruled_class
 from .connection import Connection
-from .feedback import Floats, quantise
+from .feedback import quantise
 from .flow import Flow
 from .flow_table import METER_STEP, SMALL_BURST, SPARSE_BURST, FlowTable, sparse_rate
 from .program import (

@@ -12,10 +12,10 @@ import numpy as np
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from ..law import chosen
 from ..law.base import BUSY_QUEUE, IDLE_SECONDS
-from ..law.shares import demands, divide
+from ..law.shares import Floats, Numbers, demands, divide
 from .capacity import Capacity
-from .feedback import Floats, Rate
-from .flow_table import FlowTable, Numbers
+from .feedback import Rate
+from .flow_table import FlowTable
 from .program import QUEUE_SPARSE
 from .queue_estimate import FULL_FRAME, PortCounters, QueueEstimate
 from .queue_meters import queue_rates
@@ -293,8 +293,8 @@ class PortRegulator:
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted
 
-    def _weights_of(self, flows: Numbers, asked: Floats) -> tuple[Floats, Floats]:
-        """Return the flows' weights in the flow term, and their fair shares as bytes/s.
+    def _weights_of(self, flows: Numbers, asked: Floats) -> tuple[Floats, Floats | None]:
+        """Return the flows' weights in the flow term, and their fair shares as bytes/s where they are known before it.
 
         The sum of w_i over a class is W (3.2.2). With `isolate_stations` shares are by class, then by station, then by
         flow, and a flow's weight is its share itself: so what a station's ping leaves is for its own download."""
@@ -303,7 +303,7 @@ class PortRegulator:
         if not self.config.ncr.isolate_stations:
             weights = weights * table.station_weight[flows]
             weights = weights * (of_class / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9))[classes]
-            return weights, divide(self._shared, asked, [(np.zeros(flows.size, np.int64), weights)])[1]
+            return weights, None
         (of_groups, _), first, group = np.unique(
             np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_index=True, return_inverse=True
         )
@@ -330,7 +330,7 @@ class PortRegulator:
         )
         rates = table.rates.value[flows] * kept[classes]
         weights, fair = self._weights_of(flows, demands(rates, elastic)) if flows.size else (rates, rates)
-        terms, _ = self.law.shares(
+        terms, desired = self.law.shares(
             table.feedback[flows].tolist(),
             elapsed,
             self._shared,
@@ -347,6 +347,7 @@ class PortRegulator:
         if flows.size:
             # A flow far below what it may have is not the cause of the queue.
             part = self.config.sparse.fair_share
+            fair = (np.array(desired) / weights).max() * weights if fair is None else fair
             allowed = part * fair if part else None
             table.allow(flows, allowed, now - self._busy_at < IDLE_SECONDS)
             if allowed is not None and self.config.features.sparse and self.law.thins:

@@ -226,7 +226,7 @@ def events(
 
 def _port(client: Client, access_point: str, word: str) -> int:
     """Return the number of a port, named by it or by its role, where one port alone has that."""
-    # Of what is desired: the switch may be away.
+    # Read the desired state: the switch may be away.
     ports = {port["port"]: port["role"] for port in client.get_config(access_point)["ports"]}
     found = [number for number, role in ports.items() if word in (str(number), role)]
     if len(found) != 1:

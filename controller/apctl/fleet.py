@@ -42,7 +42,9 @@ _WORD = re.compile(r"[^\s\"'\\$`]+")
 
 def agent(ports: Sequence[Port], servers: Sequence[str], keys: Path, name: str) -> Plan:
     """Plan a switch and its agent. keys: the folder with ca.pem and enrol.creds. Raises UsageError."""
-    if len(name) > 64 or not re.fullmatch(r"\.*[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+    from ..config import NAME
+
+    if len(name) > 64 or not re.fullmatch(NAME, name):
         raise UsageError(f"--name {name!r}: letters, digits, . _ and -, at most 64, and not dots alone")
     plan = access_point(ports, AGENT, name, f" --name {name}{_engine(servers)}")
     return Plan(plan.units, plan.files | _keys({each: keys / each for each in NEEDED[AGENT]}), plan.ports)

@@ -24,7 +24,7 @@ def demands(rates: Floats, elastic: Floats) -> Floats:
 def divide(capacity: float, asked: Floats, levels: list[Level]) -> tuple[Floats, Floats]:
     """Divide `capacity` among groups, what each gets among its own groups, and so on, by weighted max-min.
 
-    What a member does not ask for stays in its group as long as anybody there asks for it.
+    A group keeps what some of its members do not ask for as long as others do.
 
     Args:
         capacity: what there is, as bytes/s.
@@ -32,8 +32,8 @@ def divide(capacity: float, asked: Floats, levels: list[Level]) -> tuple[Floats,
         levels: the innermost first, whose members are the flows; the groups of the outermost are all 0.
 
     Returns:
-        What each flow gets, all in all `capacity`, and `LEAST` at least, so that it can be a weight; and what it could
-        have if it asked for more. Both as bytes/s.
+        Each flow's part, all in all `capacity`, and `LEAST` at least, so that it can be a weight; and the part that it
+        could have if it asked for more. Both as bytes/s.
     """
     wanted = [asked]
     for (groups, _), (above, _) in itertools.pairwise(levels):

@@ -109,7 +109,7 @@ def test_what_they_write_is_a_fleet_and_nothing_of_it_is_left(
     (two / "var/lib/private").mkdir()
     (two / install.STATE).rename(two / install.PRIVATE_STATE)
     with place.entered():
-        assert "fine this agent was adopted as hall" in " ".join(map(str, fleet.findings(two)))
+        assert "ok      this agent was adopted as hall" in " ".join(map(str, fleet.findings(two)))
     for root in (one, two):
         assert apctl(place, "uninstall", "--root", str(root)).returncode == 0
     (two / "var/lib/private").rmdir()

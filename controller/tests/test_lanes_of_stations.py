@@ -113,7 +113,7 @@ def test_a_station_is_one_by_all_its_addresses_as_its_lane_is(program: Program) 
     usage = Usage(stations._config, program, stations, table)
     addresses = bytes([10, 0, 0, 9]), bytes([0xFD, *range(15)])
     for index, address in enumerate((*addresses, *addresses)):
-        # Of two that are behind one port nobody knows yet which has the address.
+        # Two are behind one port, and nobody knows yet which of them has the address.
         key: Any = SimpleNamespace(
             ingress_port=NEXT if index < 2 else HERE, egress_port=THERE, outer_vid=0, inner_vid=0, src_addr=address,
             dst_addr=bytes(4),

@@ -328,7 +328,7 @@ def test_a_second_controller_takes_over_and_gives_back(any_lab: SwitchLab) -> No
     backup = wait_for(lambda: (answer := first.get())["state"] == "backup" and answer)
     assert "another controller is primary" in backup["problem"]
     assert "election id 2, this one has 1" in backup["problem"]
-    # What is changed here is not in effect, as the other one has a desired state of its own.
+    # A change here is not in effect: the other one has a desired state of its own.
     assert first.send("PATCH", "class-weights", {"downlink": 9}, wait=0.2).status_code == 202
     second.process.send_signal(signal.SIGINT)
     assert second.process.wait(WAIT_SECONDS) == 0
