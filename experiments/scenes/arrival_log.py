@@ -16,28 +16,28 @@ import sys
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python has no name for it
 ETH_P_ALL = 3
 TIMESPEC = struct.Struct("@ll")
-LONG = 1000  # bytes of a frame: neither ACKs nor what iperf3 says to its other end
-IPV4, TCP = 0x0800, 6
+LONG = 1000  # bytes of a packet: neither ACKs nor what iperf3 says to its other end
+TCP = 6
 
 
-def parse(frame: bytes, port: int) -> tuple[int, int] | None:
-    """Sequence number and identification of a full segment to or from that port; None for any other frame."""
-    if len(frame) < LONG or struct.unpack_from("!H", frame, 12)[0] != IPV4 or frame[23] != TCP:
+def parse(packet: bytes, port: int) -> tuple[int, int] | None:
+    """Sequence number and identification of a full IPv4 segment to or from that port; None for any other packet."""
+    if len(packet) < LONG or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None
-    start = 14 + 4 * (frame[14] & 0x0F)
-    *ports, sequence = struct.unpack_from("!HHI", frame, start)
-    return (sequence, struct.unpack_from("!H", frame, 18)[0]) if port in ports else None
+    *ports, sequence = struct.unpack_from("!HHI", packet, 4 * (packet[0] & 0x0F))
+    return (sequence, struct.unpack_from("!H", packet, 4)[0]) if port in ports else None
 
 
 def watch(interface: str, port: int) -> None:
     """Print the log of an interface, until the process ends."""
-    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    # From the IP header on, whatever is before it here.
+    end = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
     end.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     end.bind((interface, 0))
     print("ready", flush=True)
     while True:
-        frame, ancillary, _, _ = end.recvmsg(2048, socket.CMSG_SPACE(TIMESPEC.size))
-        found = parse(frame, port)
+        packet, ancillary, _, _ = end.recvmsg(2048, socket.CMSG_SPACE(TIMESPEC.size))
+        found = parse(packet, port)
         if found:
             seconds, nanoseconds = next(
                 TIMESPEC.unpack(data)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accesspoint.experiments.scenes.scene import Flow
-from accesspoint.topologies.links.encapsulation import INNER, tunnel, wrap
+from accesspoint.topologies.links.encapsulation import INNER, shape, tunnel, wrap
+from accesspoint.topologies.links.profiles import LinkProfile
 
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
@@ -14,12 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """All traffic between the first station and the server goes in tags or in a session. First in its scene."""
+    """All traffic between the first station and the server goes in tags or in a session. First in its scene.
+
+    shaped: each end shapes what it sends with CAKE, at the link's rate, where IP shows."""
 
     kind: str
+    shaped: LinkProfile | None = None
 
     def prepare(self, stage: "Stage") -> None:
-        wrap(self.kind, stage.station(1), stage.server, stage.arm.cc)
+        station, server = stage.station(1), stage.server
+        wrap(self.kind, station, server, stage.arm.cc)
+        if self.shaped:
+            shape(self.kind, station, self.shaped.up, "ack-filter dual-srchost")
+            shape(self.kind, server, self.shaped.down, "dual-dsthost")
 
 
 @dataclass(frozen=True)
@@ -42,33 +50,25 @@ class InTunnel(Flow):
 
 
 @dataclass(frozen=True)
-class Counters:
-    """TCP counters of the hosts from `start` to the end: samples `out_of_order` (segments that came before an earlier
-    one) and `retransmitted` of each host."""
-
-    start: float = 0.0
+class Retransmitted:
+    """TCP segments that the hosts send again: a sample `retransmitted` of each host, at the timeline's end."""
 
     def prepare(self, stage: "Stage") -> None:
         hosts = [stage.station(1), stage.server]
-        before: dict[str, dict[str, int]] = {}
-
-        def begin() -> None:
-            before.update({host.name: counters(host) for host in hosts})
+        before: dict[str, int] = {}
+        stage.at(0.0, lambda: before.update({host.name: retransmitted(host) for host in hosts}))
 
         def end() -> None:
             for host in hosts:
-                for name, count in counters(host).items():
-                    stage.sample(stage.seconds, name, count - before[host.name][name], source=host.name)
+                count = retransmitted(host) - before[host.name]
+                stage.sample(stage.seconds, "retransmitted", count, source=host.name)
 
-        stage.at(self.start, begin)
         stage.at(stage.seconds / stage.scale, end)
 
 
-def counters(host: Any) -> dict[str, int]:
-    """TCP counters of a host's network namespace."""
-    found = _table(Path(f"/proc/{host.pid}/net/netstat").read_text())
-    found |= _table(Path(f"/proc/{host.pid}/net/snmp").read_text())
-    return {"out_of_order": found["TcpExt.TCPOFOQueue"], "retransmitted": found["Tcp.RetransSegs"]}
+def retransmitted(host: Any) -> int:
+    """Return the counter of a host's network namespace."""
+    return _table(Path(f"/proc/{host.pid}/net/snmp").read_text())["Tcp.RetransSegs"]
 
 
 def _table(text: str) -> dict[str, int]:

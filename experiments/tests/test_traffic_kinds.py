@@ -11,13 +11,13 @@ from itertools import count
 
 import pytest
 from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.l2 import Ether
 from scapy.packet import Raw as Payload
 
 from accesspoint.experiments.lab.stage import empty_pings
 from accesspoint.experiments.measure.run_data import Raw, added, total
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.scenes.arrival_log import parse
+from accesspoint.experiments.scenes.crossing import reordered
 from accesspoint.experiments.scenes.encapsulated import _table
 from accesspoint.experiments.scenes.steady import FRAME, PAYLOAD
 from accesspoint.topologies.links.paths import Paths
@@ -83,14 +83,21 @@ def test_datagrams_are_as_many_as_their_rate_has(group: str | None) -> None:
 
 
 def test_full_segments_are_told_from_all_else() -> None:
-    segment = Ether() / IP(id=7) / TCP(dport=5201, seq=123456)
-    back = Ether() / IP(id=8) / TCP(sport=5201, seq=123456)
+    segment = IP(id=7) / TCP(dport=5201, seq=123456)
+    back = IP(id=8) / TCP(sport=5201, seq=123456)
     assert parse(bytes(segment / Payload(bytes(1448))), 5201) == (123456, 7)
     assert parse(bytes(back / Payload(bytes(1448))), 5201) == (123456, 8)
     assert parse(bytes(back / Payload(bytes(1448))), 5202) is None
     assert parse(bytes(segment / Payload(bytes(1448))), 5202) is None
     assert parse(bytes(segment), 5201) is None
-    assert parse(bytes(Ether() / IP() / UDP(dport=5201) / Payload(bytes(1448))), 5201) is None
+    assert parse(bytes(IP() / UDP(dport=5201) / Payload(bytes(1448))), 5201) is None
+
+
+def test_what_comes_after_something_sent_later_is_reordered() -> None:
+    assert reordered("abcde", "abcde") == reordered("abcde", "ade") == 0, "a loss is no reordering"
+    assert reordered("abcde", "acbde") == 1
+    assert reordered("abcde", "eabcd") == 4, "section 3.4: each of them is late"
+    assert reordered("abc", "xbac") == 1, "what was not seen to leave does not count"
 
 
 def test_the_kernels_counters_by_name() -> None:

@@ -30,6 +30,8 @@ SESSION = 1
 INNER = "10.2.0"  # a tunnel's network
 WIREGUARD_PORT, VXLAN_PORT = 51820, 4789
 INTERFACES = {"802.1q": "vlan", "qinq": "qinq", "pppoe": "ppp0", "wireguard": "wg0", "vxlan": "vxlan0"}
+OVERHEADS = {"802.1q": 14 + 4, "qinq": 14 + 8, "pppoe": 14 + 8}
+"""Bytes that a frame has beside its IP packet, for `cake overhead`: Ethernet, tags, or PPPoE and PPP."""
 MTU = {"802.1q": 1500, "qinq": 1492, "pppoe": 1492}
 """MTU of IP, so that no frame is longer than an untagged one, except for the one tag that every interface carries."""
 
@@ -76,6 +78,13 @@ def tunnel(kind: str, station: Any, server: Any, cc: str = "cubic") -> str:
         host.run("ip", "link", "set", name, "up")
         host.run("ip", "route", "replace", f"{INNER}.0/24", "dev", name, "src", ends[host], "congctl", cc)
     return ends[server]
+
+
+def shape(kind: str, host: Any, rate: int, words: str) -> None:
+    """Shape what a wrapped host sends with CAKE on the interface that has IP, where its manual wants it (tc-cake(8),
+    "overhead"). rate: bit/s of Ethernet frames."""
+    own = f"cake bandwidth {rate}bit overhead {OVERHEADS[kind]} {words}"
+    host.run("tc", "qdisc", "replace", "dev", INTERFACES[kind], "root", *own.split())
 
 
 def _key() -> str:

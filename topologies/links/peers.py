@@ -22,6 +22,7 @@ _TRIAL = {
     "tbf": "rate 1mbit burst 3028 limit 15140",
     "cake": "bandwidth 1mbit",
     "fq_codel": "",
+    "dualpi2": "",
     "htb": "",
 }
 
@@ -29,8 +30,9 @@ _TRIAL = {
 @dataclass(frozen=True)
 class Peer:
     """A queue discipline of Linux as an access point: `kind` with its options, behind tbf unless it has a rate of its
-    own. {rate} (bit/s) and {limit} (packets) stand for the port's. uplink: more options at the uplink; station: at a
-    station's link."""
+    own. {rate} (bit/s), {limit} (packets) and {frames_us} (two full frames, us) stand for the port's. uplink: more
+    options at the uplink; station: at a station's link. follows: its rate follows the link's
+    (accesspoint.topologies.links.autorate)."""
 
     name: str
     title: str
@@ -39,6 +41,7 @@ class Peer:
     shapes: bool = False
     uplink: str = ""
     station: str = ""
+    follows: bool = False
 
     def commands(self, port: Port, uplink: bool, classes: Sequence[StationClass] = ()) -> list[tuple[str, str]]:
         """Return what tc adds at the interface of a port's egress, and the words that follow `dev INTERFACE`. classes:
@@ -46,7 +49,7 @@ class Peer:
         if self.kind == "htb":
             return station_classes.commands(port, uplink, classes)
         words = " ".join(filter(None, (self.kind, self.options, self.uplink if uplink else self.station)))
-        own = words.format(rate=port.rate, limit=port.limit)
+        own = words.format(rate=port.rate, limit=port.limit, frames_us=round(2e6 * 8 * FULL_FRAME / port.rate))
         if self.shapes:
             return [("qdisc", f"root {own}")]
         # Two full frames of burst; tbf's own limit is its default FIFO's, which the discipline takes the place of.
@@ -69,6 +72,15 @@ PEERS = {
         Peer(
             "cake-hosts", "CAKE for stations", "cake", "bandwidth {rate}bit raw", shapes=True,
             uplink="ack-filter dual-srchost", station="dual-dsthost",
+        ),
+        Peer(
+            "cake-autorate", "CAKE with its ACK filter, at a rate that follows the link", "cake",
+            "bandwidth {rate}bit raw ack-filter", shapes=True, follows=True,
+        ),
+        Peer("dualpi2", "DualPI2 behind tbf", "dualpi2", ""),
+        Peer(
+            "fq_codel-l4s", "fq_codel behind tbf, marks ECT(1) after two frames", "fq_codel",
+            "ce_threshold {frames_us}us ce_threshold_selector 1/3",
         ),
         Peer("htb", "HTB with a class for each station, in it fq_codel", "htb", "", shapes=True),
     )

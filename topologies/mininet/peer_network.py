@@ -3,11 +3,14 @@
 and its queue discipline in place of the switch and its controller."""
 
 from collections.abc import Sequence
+from ipaddress import ip_interface
+from pathlib import Path
 from typing import Any
 
 from mininet.net import Mininet
 
-from accesspoint.topologies.links import peers
+from accesspoint.topologies.links import peers, traces
+from accesspoint.topologies.links.autorate import Autorate, Limits
 from accesspoint.topologies.links.port_wires import PortWires
 from accesspoint.topologies.links.station_classes import StationClass
 from accesspoint.topologies.links.veth import OFFLOADS
@@ -34,14 +37,19 @@ class PeerLab(Lab):
         self.peer = peers.find(peer)
         self.stats = None
         self._wires = PortWires(self.directory, ACCESS_POINT)
+        self._autorates: list[Autorate] = []
         if missing := [kind for kind in sorted(self.peer.needs()) if not peers.has(kind)]:
             raise LabError(f"this kernel has no {', '.join(missing)}, which {self.peer.title} needs")
 
     def require_running(self) -> None:
-        """Raises LabError when a link has ended; the kernel does all the rest."""
+        """Raises LabError when a link has ended, or the pings of a shaper; the kernel does all the rest."""
         self._wires.require_running()
+        if not all(each.running for each in self._autorates):
+            raise LabError("the pings that a shaper's rate goes by have ended")
 
     def stop(self) -> None:
+        for each in self._autorates:
+            each.close()
         super().stop()
         self._wires.close()
 
@@ -62,6 +70,18 @@ class PeerLab(Lab):
             delay = f"{self.profile.rtt * 1e6 / 2:.0f}us"
             add = ["tc", "qdisc", "add", "dev", str(host.defaultIntf()), "root"]
             host.run(*add, peers.DELAY, "delay", delay, "limit", "20000")
+        if self.peer.follows:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Have the rates of the discipline follow links with a trace, by pings from the bridge to their hosts."""
+        network = ip_interface(self.server.params["ip"]).network
+        run("ip", "address", "add", f"{network[-2]}/{network.prefixlen}", "dev", ACCESS_POINT)
+        for number in self.ports:
+            interface = self.net[ACCESS_POINT].intfs[number]
+            host = self.server if number == max(self.ports) else self.stations[number - min(self.ports)]
+            if trace := interface.link.model.get("trace"):
+                self._autorates.append(Autorate(interface.name, host.IP(), Limits.of(traces.read(Path(trace)))))
 
     def _put_trace(self, interface: Any) -> None:
         model = {name: value for name, value in interface.link.model.items() if name in ("trace", "limit")}

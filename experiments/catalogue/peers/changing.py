@@ -12,6 +12,10 @@ SECONDS, SETTLED = 60, 5
 TESTBED = PROFILES["testbed"]
 LINKS = ("hspa", "rate-steps")
 CAKE = "cake-ack-filter"
+FOLLOWS = Arm(
+    "cake-autorate", "CAKE with its ACK filter, at a rate that follows the link", "peer",
+    options={"peer": "cake-autorate"},
+)  # fmt: skip
 LEARNS = Arm("ours-auto", "this access point, without configured rates", "ours", OURS, options={"capacity": "auto"})
 
 
@@ -21,7 +25,9 @@ def _scene(point: Point, arm: Arm) -> AccessPoint:
         Effect(str(point["link"]), rate, SECONDS, number) for number, rate in enumerate((TESTBED.down, TESTBED.up))
     )
     flows = (Flow("download", "down", cwnd_limited=False), Flow("upload", "up", cwnd_limited=False))
-    return AccessPoint(TESTBED, SECONDS, flows, peers=PEERS, up_effect=up, down_effect=down, told_means=True)
+    return AccessPoint(
+        TESTBED, SECONDS, flows, peers=(*PEERS, FOLLOWS.name), up_effect=up, down_effect=down, told_means=True
+    )
 
 
 ONE_TRACE = (
@@ -65,7 +71,7 @@ EXPERIMENT = Experiment(
     paper="none: the effects of docs/effects.md on both links",
     question="What does shaping at a fixed rate, which is right on average only, cost in delay and throughput?",
     scene=_scene,
-    arms=(FIFO, *PEER_ARMS, OUR_ARM, LEARNS),
+    arms=(FIFO, *PEER_ARMS, FOLLOWS, OUR_ARM, LEARNS),
     measures=(
         Measure("download", "Mb/s", "download", rate("download", SETTLED)),
         Measure("upload", "Mb/s", "upload", rate("upload", SETTLED)),
@@ -77,11 +83,12 @@ EXPERIMENT = Experiment(
     goals=tuple(goal for name in LINKS for goal in _goals(name)),
     figures=tuple(figure for name in LINKS for figure in _figures(name)),
     repeats=5,
-    quick=Quick(seconds=30, arms=(CAKE, "cake-hosts", LEARNS.name)),
+    quick=Quick(seconds=30, arms=(CAKE, "cake-hosts", FOLLOWS.name, LEARNS.name)),
     differences=(
         *DIFFERENCES,
         "each repeat's links follow a trace from its own seed, the same for all arms",
-        "the peers shape at the mean rate of the trace; `ours` is configured with it, `ours-auto` learns",
+        "the peers shape at the mean rate of the trace, `cake-autorate` by cake-autorate's rule and defaults "
+        "(pings to each end, limits from the trace's seconds); `ours` is configured with the mean, `ours-auto` learns",
         "behind the peers the link has a queue of its own, as long as the switch's; the switch's queues are the link's",
         "hspa: 14 and 1 Mb/s are the means; rate-steps: they are the highest rates",
     ),

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sender in the manner of L4S beside a classic one: DCTCP with ECT(1) (RFC 9330, 9331) against CUBIC with ECT(0)."""
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accesspoint.experiments.catalogue.peers import DIFFERENCES, FIFO, OUR_ARM, PEER_ARMS, PEERS, QUICK_ARMS, ping_added
-from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
-from accesspoint.experiments.lab.traffic import IPERF_PORT
+from accesspoint.experiments.experiment import Arm, Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import Raw, jain, mean, rate
 from accesspoint.experiments.measure.samples import percentile
+from accesspoint.experiments.scenes.crossing import Crossing
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import LinkProfile
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
 PROFILE = LinkProfile("l4s", 20_000_000, 5_000_000, 0.020, 200, 1000)
 SECONDS, SETTLED = 30, 8
 FRAME = 8 * 1514 / PROFILE.up * 1e3  # ms on the uplink
+L4S_ARMS = (
+    Arm("dualpi2", "DualPI2 (RFC 9332) behind tbf", "peer", options={"peer": "dualpi2"}),
+    Arm("fq_codel-l4s", "fq_codel, marks ECT(1) after two frames", "peer", options={"peer": "fq_codel-l4s"}),
+)
 RELABEL = "u32 match ip tos 2 0x03 action pedit ex munge ip tos set 1 retain 0x03 pipe action csum ip"
 
 
@@ -34,42 +37,6 @@ class Ect1:
         interface = str(station.defaultIntf())
         station.run("tc", "qdisc", "add", "dev", interface, "clsact")
         station.run("tc", "filter", "add", "dev", interface, "egress", "protocol", "ip", *RELABEL.split())
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """The time that each full segment of the scene's first flow takes from the first station to the server: samples
-    `crossing_ms`."""
-
-    def prepare(self, stage: "Stage") -> None:
-        left, arrived = self._watch(stage, stage.station(1)), self._watch(stage, stage.server)
-
-        def end() -> None:
-            for segment, when in list(arrived.items()):
-                if segment in left:
-                    stage.sample(when - stage.started, "crossing_ms", (when - left[segment]) * 1e3)
-
-        stage.at(SECONDS, end)
-
-    @staticmethod
-    def _watch(stage: "Stage", host: Any) -> dict[str, float]:
-        """Segment -> when it passes the host's interface, filled from now on."""
-        passed: dict[str, float] = {}
-
-        def take(line: str) -> None:
-            segment, _, when = line.strip().rpartition(" ")
-            if segment:
-                passed[segment] = float(when)
-
-        words = (
-            sys.executable,
-            "-m",
-            "accesspoint.experiments.scenes.arrival_log",
-            str(host.defaultIntf()),
-            str(IPERF_PORT),
-        )
-        stage.program(host, *words, take=take).await_line("ready")
-        return passed
 
 
 def _queue_p99(raw: Raw) -> float | None:
@@ -88,14 +55,14 @@ EXPERIMENT = Experiment(
         SECONDS,
         (
             Ect1(1),
-            Crossing(),
+            Crossing(SECONDS),
             Flow("scalable", "up", station=1, cc="dctcp", cwnd_limited=False),
             Flow("classic", "up", station=2, cwnd_limited=False),
         ),
         stations=2,
-        peers=PEERS,
+        peers=(*PEERS, "fq_codel-l4s"),
     ),
-    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    arms=(FIFO, *PEER_ARMS, *L4S_ARMS, OUR_ARM),
     measures=(
         Measure("scalable", "Mb/s", "upload of the scalable sender", rate("scalable", SETTLED)),
         Measure("classic", "Mb/s", "upload of the classic one", rate("classic", SETTLED)),
@@ -126,7 +93,11 @@ EXPERIMENT = Experiment(
         Bars("ping", "Ping under load; the empty links take 20 ms.", ("ping_mean",), "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(seconds=20, arms=QUICK_ARMS),
-    differences=(*DIFFERENCES, "the scalable sender is DCTCP, the one that Linux has, and not TCP Prague"),
+    quick=Quick(seconds=20, arms=(*QUICK_ARMS, "fq_codel-l4s")),
+    differences=(
+        *DIFFERENCES,
+        "`dualpi2` is where the kernel has it (Linux 6.17): `--arms` names it",
+        "the scalable sender is DCTCP, the one that Linux has, and not TCP Prague",
+    ),
     clock=VIRTUAL,
 )  # fmt: skip
