@@ -8,7 +8,7 @@ import pytest
 from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict import overview
 
-CAKE, BY_HOST = overview.CAKES
+CAKE, BY_HOST, *_ = overview.CAKES
 
 
 def summary(name: str, values: dict[tuple[str, str], list[float]], kernel: str = "6.1") -> dict[str, Any]:

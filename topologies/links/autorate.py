@@ -26,9 +26,9 @@ WINDOW, MIN_DELAYED = 6, 3
 """bufferbloat_detection_window, bufferbloat_detection_thr."""
 FULL = 0.75
 """high_load_thr."""
-LEAST_DOWN, MOST_DOWN = 0.99, 0.75
+MIN_CUT, MAX_CUT = 0.99, 0.75
 """shaper_rate_min_adjust_down_bufferbloat, shaper_rate_max_adjust_down_bufferbloat."""
-LEAST_UP, MOST_UP = 1.0, 1.04
+MIN_RISE, MAX_RISE = 1.0, 1.04
 """shaper_rate_min_adjust_up_load_high, shaper_rate_max_adjust_up_load_high."""
 IDLE_DOWN, IDLE_UP = 0.99, 1.01
 """shaper_rate_adjust_down_load_low, shaper_rate_adjust_up_load_low."""
@@ -94,12 +94,12 @@ class Shaper:
         if sum(self._delayed) >= MIN_DELAYED:
             if now > self._last_delay + AFTER_DELAY:
                 part = (average - DELAYED - frame) / (ADJUST_DOWN - DELAYED)
-                self.rate *= LEAST_DOWN + _within(part) * (MOST_DOWN - LEAST_DOWN)
+                self.rate *= MIN_CUT + _within(part) * (MAX_CUT - MIN_CUT)
                 self._last_delay = self._last_decay = now
         elif self._achieved > FULL * self.rate:
             if self._fresh and now > self._last_delay + AFTER_DELAY:
                 part = (DELAYED + frame - average) / (DELAYED - ADJUST_UP)
-                self.rate *= LEAST_UP + _within(part) * (MOST_UP - LEAST_UP)
+                self.rate *= MIN_RISE + _within(part) * (MAX_RISE - MIN_RISE)
                 self._fresh, self._last_decay = False, now
         elif now > self._last_decay + AFTER_DECAY:
             base = self.limits.base
@@ -135,7 +135,7 @@ class Autorate:
 
     @property
     def running(self) -> bool:
-        """Whether the pings still run."""
+        """Return whether the pings still run."""
         return self._ping.poll() is None
 
     def _hear(self) -> None:
