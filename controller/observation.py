@@ -218,8 +218,8 @@ else:
         {
             "port": int,
             "role": str,
-            # P4Runtime knows no carrier: `active` when something left within 10 s, `idle`, or `unknown` without a
-            # session.
+            # `down` without a carrier, where the switch speaks gNMI; `active` when something left within 10 s, else
+            # `idle`; `unknown` without a session.
             "link": str,
             "last_active": float | None,
             **_fields("port"),

@@ -12,6 +12,7 @@ from finsy.proto import p4r
 
 from ..config import AccessPointConfig
 from . import classes, ports, queue_meters
+from .carriers import GET, REQUEST, carriers
 from .connection import Connection, Elect, State, over_grpc
 from .entries import ENTRIES_PER_WRITE, EntrySet, everything
 from .flows import GENERATIONS, Flows
@@ -26,6 +27,9 @@ from .usage import Usage
 SIGNALS = ("marked", "dropped", "refused")
 SIGNALS_SECONDS = 1.0
 """Seconds between two readings: nothing is regulated by these counters, people watch them."""
+
+CARRIER_SECONDS = 1.0
+"""Seconds between two looks at the carriers of ports, and for each answer."""
 
 FLOWS_SECONDS = 1.0
 """Seconds between two searches for flows that have ended, where the target does not age them."""
@@ -84,6 +88,8 @@ class AccessPoint:
         """Packets marked, dropped and refused by (port, class), as of a second ago."""
         self.activity: dict[int, float] = {}
         """Time at which something last left through each port, in seconds since the epoch."""
+        self.carriers: dict[int, bool] = {}
+        """Whether each port has a carrier, where the switch speaks gNMI."""
         self.revision = 0
         """Revision that `config` is of."""
         self.written: Callable[[int], None] = lambda revision: None
@@ -167,6 +173,7 @@ class AccessPoint:
             if not self.program.flows_time_out:
                 tasks.create_task(self._watch_flows())
             tasks.create_task(self._watch_signals())
+            tasks.create_task(self._watch_carriers())
             tasks.create_task(self.usage.run(self.connection))
             tasks.create_task(self.loop.run(self.connection))
 
@@ -249,6 +256,21 @@ class AccessPoint:
                 await asyncio.sleep(SIGNALS_SECONDS)
         finally:
             self.usage.forget_misses()
+
+    async def _watch_carriers(self) -> None:
+        """Read which ports have a carrier; a switch that refuses is not asked again in this session."""
+        try:
+            while True:
+                try:
+                    answer = await self.connection.transport.call(GET, REQUEST, timeout=CARRIER_SECONDS)
+                    self.carriers = carriers(answer)
+                except RpcError as error:
+                    self.carriers = {}
+                    if not error.is_away:
+                        return
+                await asyncio.sleep(CARRIER_SECONDS)
+        finally:
+            self.carriers = {}
 
     def _withheld(self) -> dict[int, float]:
         """Return the bytes that each port has not sent of what it was given, so far and at most: dropped packets are

@@ -245,7 +245,9 @@ def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
     number = state.port.port
     link = "unknown"
     last_active = ap.activity.get(number)
-    if ap.connection.state == State.READY:
+    if ap.carriers.get(number) is False:
+        link = "down"
+    elif ap.connection.state == State.READY:
         # A clock that was set back makes nothing active for ever.
         link = "active" if last_active is not None and 0 <= now - last_active < ACTIVE_SECONDS else "idle"
     return PortObservation(

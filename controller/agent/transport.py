@@ -15,6 +15,7 @@ from finsy.proto import p4r, rpc_code, rpc_status
 from google.protobuf.message import DecodeError
 
 from ..config import P4RuntimeTls
+from .carriers import GET
 
 ANSWER_SECONDS = 10.0
 """Default timeout of a call, in seconds."""
@@ -24,6 +25,8 @@ MAX_ANSWER_BYTES = 2**26
 
 SERVICE = "/p4.v1.P4Runtime/"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
+GNMI = {GET: f"/gnmi.gNMI/{GET}"}
+"""Methods of another service of some switches, at the same address."""
 
 
 class RpcError(Exception):
@@ -93,7 +96,8 @@ class Transport(Protocol):
         """Make a call.
 
         Args:
-            method: `Write`, `Read`, `SetForwardingPipelineConfig`, `GetForwardingPipelineConfig` or `Capabilities`.
+            method: `Write`, `Read`, `SetForwardingPipelineConfig`, `GetForwardingPipelineConfig` or `Capabilities`; or
+                `Get` of gNMI, which a switch may refuse.
             request: its request, serialised.
             timeout: seconds that the answer may take.
 
@@ -133,7 +137,8 @@ class GrpcTransport:
             self._channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, cert), options)
         # Without serialisers: bytes go in and out.
         self._read = self._channel.unary_stream(SERVICE + "Read")
-        self._unary = {method: self._channel.unary_unary(SERVICE + method) for method in UNARY}
+        paths = {method: SERVICE + method for method in UNARY} | GNMI
+        self._unary = {method: self._channel.unary_unary(path) for method, path in paths.items()}
         self._streams = self._channel.stream_stream(SERVICE + "StreamChannel")
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:

@@ -35,6 +35,25 @@ def test_it_tells_a_switch_that_is_away_from_one_that_answers(link_lab: SwitchLa
     assert "no such interface" in apctl("doctor", "--interface", "nothing0", **given)[1]
 
 
+def test_port_without_a_carrier_is_reported(link_lab: SwitchLab, apctl: Apctl) -> None:
+    """As of a cable that is out, to REST and people; until it is in again."""
+    link_lab.start_switch()
+    controller = link_lab.controller()
+    given = {"APCTL_URL": controller.url, "APCTL_TOKEN": controller.token}
+    uplink = link_lab.wires[2].far
+
+    def links() -> set[str]:
+        return {f"{port['port']} {port['link']}" for port in controller.get("ports")} & {"1 down", "2 down"}
+
+    wait_for(lambda: controller.get()["state"] == "ready" and not links())
+    link_lab.apart.ip("link", "set", uplink, "down")
+    wait_for(lambda: links() == {"2 down"})
+    assert "error   ap1: port 2 (uplink) has no carrier; is its cable in?" in apctl("doctor", **given)[1]
+    assert "down" in apctl("get", "ports", "ap1", **given)[1]
+    link_lab.apart.ip("link", "set", uplink, "up")
+    wait_for(lambda: not links())
+
+
 @pytest.fixture
 def place() -> Iterator[Namespace]:
     if os.geteuid() != 0:

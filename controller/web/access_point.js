@@ -205,6 +205,7 @@ export function accessPoint(page, ap) {
         port.regulated ? milliseconds(port.target_ms) : "not regulated", count(seen.flows_active), percent(seen.device),
         perSecond(last?.marked), perSecond(last?.dropped), perSecond(last?.filtered)];
       texts.forEach((text, index) => text != null && say(cells[index], text));
+      mark(cells[0], "warn", port.link === "down");
       say(cells[2].lastChild, used == null ? "–" : `${count(used * 100)} % of ${rate(capacity)}`);
       meter.firstChild.style.width = `${Math.min(100, 100 * (used ?? 0))}%`;
     }

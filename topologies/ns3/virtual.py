@@ -203,6 +203,8 @@ class InProcess:
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
         """Implement `Transport.call`."""
+        if method not in METHODS:
+            raise RpcError(rpc_status.Status(code=rpc_code.UNIMPLEMENTED, message=f"there is no {method}"))
         answer = Bytes()
         result = self.library.ap_call(self.handle, METHODS[method], request, len(request), ctypes.byref(answer))
         return self.answered(result, answer)
