@@ -136,6 +136,7 @@ def simulate(
     watch: Callable[[float, float, float], None] | None = None,
     configured_bps: float | None = None,
     rate: Callable[[float], float] | None = None,
+    retuned: Callable[[float], float] | None = None,
 ) -> Result:
     """Run `senders` for `seconds`; `watch(now, feedback, delay)` is called every tick.
 
@@ -143,6 +144,7 @@ def simulate(
         law: in place of the one that `parameters` name.
         configured_bps: what the controller is told of the link; 0: nothing.
         rate: what the link carries at a time in bits/s, in place of `capacity_bps`.
+        retuned: what the controller is told of the link at a time, in place of `configured_bps`.
     """
     parameters = parameters or Ncr()
     law = law or chosen(parameters.law, parameters.own)
@@ -241,6 +243,9 @@ def simulate(
         else:
             counters = PortCounters(arrived, arrived * FULL_FRAME, gone, gone * FULL_FRAME, gone * FULL_FRAME)
             before = estimate.packets
+            if retuned and (told := retuned(now) / 8) != link.configured:
+                link.configure(told)
+                estimate.capacity = link.value
             estimate.update(counters, now)
             link.update(gone * FULL_FRAME, gone, estimate.packets - estimate.doubt, now)
             estimate.capacity = link.value

@@ -135,6 +135,24 @@ def test_the_loop_keeps_its_target_whatever_is_configured(factor: float) -> None
     assert used > 0.98
 
 
+@pytest.mark.parametrize(("rate", "flows"), [(1e6, 1), (1e6, 5), (14e6, 1)])
+def test_rate_that_is_changed_ten_times_a_second_costs_nothing(rate: float, flows: int) -> None:
+    """For a minute, up and down by a tenth of it, as an autorate script does."""
+
+    def run(retuned: Rate | None) -> tuple[float, float]:
+        found = [
+            simulate([Sender(number, 0.02) for number in range(flows)], rate, 65, retuned=retuned, seed=seed)
+            for seed in (1, 2)
+        ]
+        delays = [delay for result in found for delay in result.delays]
+        return sum(result.utilisation for result in found) / len(found), sum(delays) / len(delays)
+
+    used, delay = run(None)
+    used_retuned, delay_retuned = run(lambda now: rate * (1.1 if int(now * 10) % 2 else 0.9))
+    assert used_retuned >= 0.98 * used
+    assert delay_retuned <= delay + 0.002
+
+
 def test_the_loop_keeps_its_target_on_a_link_that_changes() -> None:
     delay, used = on(lambda now: (6e6, 14e6, 10e6)[int(now / 4) % 3], 10e6, 0.0)
     assert delay < 0.025
