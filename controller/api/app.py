@@ -27,7 +27,7 @@ from . import access_points, admin, agents, events, examples, live
 from .connections import BoundedProtocol
 from .events import Streams
 from .http import Serving
-from .idempotency import HEADER, Idempotency
+from .idempotency import HEADER, MAX_KEY_LENGTH, Idempotency
 from .models import HealthAnswer, ReadyAnswer
 from .problems import MEDIA_TYPE, Problem, ProblemError, install, responses
 from .security import Guard
@@ -167,14 +167,15 @@ def _complete_operation(path: str, method: str, operation: dict[str, Any]) -> No
     tagged = "304" in answers or "412" in answers
     parameters = operation.setdefault("parameters", [])
 
-    def header(name: str, description: str, example: str) -> None:
-        schema = {"type": "string", "minLength": 1, "maxLength": 255}
+    def header(name: str, description: str, example: str, **bounds: int) -> None:
+        schema = {"type": "string", **bounds}
         parameters.append(
             {"name": name, "in": "header", "description": description, "schema": schema, "example": example}
         )
 
     if method in ("post", "patch") and "401" in answers and not path.endswith("/session"):
-        header(HEADER, "A POST or PATCH with the key of an earlier one is not done again.", "8f1c5e7a")
+        text = "A POST or PATCH with the key of an earlier one is not done again."
+        header(HEADER, text, "8f1c5e7a", minLength=1, maxLength=MAX_KEY_LENGTH)
     if "412" in answers:
         header("if-match", "Only when the ETag is still this one.", '"1f0c9a"')
     if "304" in answers:

@@ -11,14 +11,15 @@ import contextlib
 import hashlib
 from typing import Any
 
+from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..state.database import explain
 from ..state.store import Token
-from .problems import problem
+from .problems import methods_of, problem
 from .service import Service
 
 HEADER = "idempotency-key"
@@ -29,7 +30,7 @@ KEPT_HEADERS = ("content-type", "etag", "location")
 class Idempotency:
     """ASGI middleware, behind the guard."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: FastAPI, service: Service) -> None:
         self._app = app
         self._service = service
 
@@ -37,7 +38,8 @@ class Idempotency:
         """Answer a repeated request from memory; pass on a new one, and remember its answer."""
         token: Token | None = scope.get("state", {}).get("token")
         key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
-        if key is None or token is None or scope["method"] not in ("POST", "PATCH"):
+        # A method that the resource does not have is no request at all.
+        if key is None or token is None or scope["method"] not in {"POST", "PATCH"} & methods_of(self._app, scope):
             await self._app(scope, receive, send)
             return
         path = scope["path"]
@@ -79,8 +81,7 @@ class Idempotency:
         try:
             await self._app(scope, replay, keep)
         finally:
-            # A method that the resource does not have was no request at all.
-            is_done = answer.get("status", 500) < 500 and answer["status"] != 405
+            is_done = answer.get("status", 500) < 500
             if is_done:
                 answer["body"] = "" if answer["secret"] else base64.b64encode(sent).decode()
             # The change stays when the database cannot remember its answer.

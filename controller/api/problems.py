@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
+from starlette.types import Scope
 
 from ..agent.reconciler import Refused
 from ..config import AccessPointConfig
@@ -83,14 +84,13 @@ def changes(*statuses: int) -> dict[int | str, dict[str, Any]]:
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
-def methods_of(request: Request) -> list[str]:
+def methods_of(app: FastAPI, scope: Scope) -> set[str]:
     """Return the methods that the path of a request has (RFC 9110, section 15.5.6)."""
-    routes = request.app.routes
-    return [
+    return {
         method
         for method in METHODS
-        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
-    ]
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in app.routes)
+    }
 
 
 def install(app: FastAPI) -> None:
@@ -126,7 +126,7 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         if error.status_code == 405:
             # The framework names the methods of one route of several with this path.
-            headers["Allow"] = ", ".join(methods_of(request))
+            headers["Allow"] = ", ".join(sorted(methods_of(app, request.scope)))
         return problem(error.status_code, str(error.detail), request.url.path, headers)
 
     @app.exception_handler(Exception)

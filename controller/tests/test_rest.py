@@ -634,6 +634,7 @@ async def test_refused_method_names_all_that_there_are(client: httpx.AsyncClient
     key = {"idempotency-key": "once"}
     assert (await client.patch(AP, json={}, headers=key)).status_code == 405
     assert (await client.patch(f"{AP}/ncr", json={"gamma": 0.07}, headers=key)).status_code == 200
+    assert (await client.patch(AP, json={}, headers=key)).status_code == 405
 
 
 async def test_metrics_tell_the_state(api: Api, client: httpx.AsyncClient) -> None:
