@@ -189,6 +189,7 @@ class Fleet:
         traffic: whether stations send something all the time.
         config: what the service is told of access points beforehand.
         rates: what each port's link carries, in bit/s.
+        database: its URL; None: SQLite in `directory`.
     """
 
     def __init__(
@@ -200,9 +201,11 @@ class Fleet:
         traffic: bool = True,
         config: Path | None = None,
         rates: Mapping[int, int] = RATES,
+        database: str | None = None,
     ) -> None:
         self.directory = directory
         self._config, self._rates = config, rates
+        self._database = database or f"sqlite:///{directory / 'fleet.db'}"
         self._agents, self._backups, self._traffic = agents, backups, traffic
         self.engine_port = free_port()
         self.urls = [f"http://127.0.0.1:{port or free_port()}" for port in rest]
@@ -298,7 +301,7 @@ class Fleet:
         wait_for(lambda: self.parts["engine"].said("Server is ready"), "the engine starts")
         token_file = self.directory / "admin.token"
         for number, url in enumerate(self.urls):
-            command = [*python, "controller", "--database", f"sqlite:///{self.directory / 'fleet.db'}"]
+            command = [*python, "accesspoint.controller", "--database", self._database]
             command += ["--token-file", str(token_file), "--rest", url.removeprefix("http://")]
             command += ["--engine", f"tls://{listen}", "--engine-keys", str(keys)]
             command += ["--config", str(self._config)] if self._config else []

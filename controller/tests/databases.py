@@ -5,9 +5,12 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+from accesspoint.checks.harness.waiting import eventually
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 USER = "postgres"
@@ -25,24 +28,40 @@ def missing_postgresql() -> str | None:
     return None
 
 
-@contextlib.contextmanager
-def postgresql(directory: Path) -> Iterator[str]:
-    """A new server that listens on a socket in `directory` only; yields its URL."""
+def prepared(directory: Path) -> tuple[list[str], str]:
+    """Make a server that listens on a socket in `directory` only; return its command, which ends with its parent, and
+    its URL."""
     directory.mkdir()
     as_user = []
     if os.geteuid() == 0:
         account = pwd.getpwnam(USER)
         os.chown(directory, account.pw_uid, account.pw_gid)
-        as_user = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+        ids = f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"
+        as_user = ["setpriv", *ids, "--pdeathsig=QUIT"]
     data, binaries = directory / "data", BINARIES[-1]
-    quick = "-c fsync=off -c shared_buffers=4MB -c max_connections=20"
-    run = {"check": True, "capture_output": True, "cwd": directory}
-    subprocess.run([*as_user, binaries / "initdb", "-D", data, "-A", "trust", "-U", USER, "-N"], **run)  # type: ignore[call-overload]
-    start = [*as_user, binaries / "pg_ctl", "-D", data, "-l", directory / "log", "-w", "-t", "60"]
-    socket = f"-k {directory} -c listen_addresses= {quick}"
-    subprocess.run([*start, "-o", socket, "start"], **{**run, "capture_output": False, "stdout": subprocess.DEVNULL})  # type: ignore[call-overload]
+    make = [*as_user, str(binaries / "initdb"), "-D", str(data), "-A", "trust", "-U", USER, "-N"]
+    subprocess.run(make, check=True, capture_output=True, cwd=directory)
+    settings = "listen_addresses=", "fsync=off", "shared_buffers=4MB", "max_connections=30"
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = [*as_user, str(binaries / "postgres"), "-D", str(data), "-k", str(directory), *options]
+    return command, f"postgresql://{USER}@/{USER}?host={directory}"
+
+
+def answers(directory: Path) -> bool:
+    """Return True when the server of a folder takes connections."""
+    return subprocess.run([BINARIES[-1] / "pg_isready", "-q", "-h", directory], check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def postgresql(directory: Path) -> Iterator[str]:
+    """Run a new server; yields its URL."""
+    command, url = prepared(directory)
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
-        yield f"postgresql://{USER}@/{USER}?host={directory}"
+        assert eventually(lambda: answers(directory), 60), (directory / "log").read_text()
+        yield url
     finally:
-        subprocess.run([*as_user, binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)  # type: ignore[call-overload]
+        process.send_signal(signal.SIGQUIT)
+        process.wait()
         shutil.rmtree(directory, ignore_errors=True)

@@ -12,7 +12,7 @@ from accesspoint.checks.harness.switches import SwitchLab, wait_for
 
 from .faults import Numbered, Proxy, survive, unlike
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.timeout(1800)]
 
 FAILOVER_SECONDS = 5.0
 """A loaded machine is slow to start anything; the benchmark says how long it takes on a quiet one."""
