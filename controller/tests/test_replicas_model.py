@@ -328,6 +328,10 @@ class Model(RuleBasedStateMachine):
         self.run(soon)
 
     @rule()
+    def wait(self) -> None:
+        self.run(1.2 * WITHIN)
+
+    @rule()
     def mend(self) -> None:
         """All is well: soon what the database desires runs, and both replicas say so."""
         self.broker.up = self.database_up = self.switch.up = True
@@ -350,7 +354,7 @@ class Model(RuleBasedStateMachine):
         self.stack.close()
 
 
-Model.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+Model.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.timeout(600)
