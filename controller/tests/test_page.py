@@ -410,7 +410,7 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: SwitchLab, windo
     window.find("#token")
 
 
-@pytest.mark.long
+@pytest.mark.realtime
 @pytest.mark.timeout(1800)
 def test_fifty_access_points_and_a_thousand_flows(link_lab: SwitchLab, window: Browser) -> None:
     link_lab.start_switch()

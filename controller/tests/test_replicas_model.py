@@ -43,8 +43,10 @@ from .test_rest import CHANGE
 NAME = "ap1"
 TAKES = 0.005
 """Seconds of each message."""
-EVERY = 0.25
+EVERY = 0.5
 """Seconds between two looks."""
+LATER = st.one_of(SOON, st.just(1.5 * WITHIN))
+"""Seconds until the next thing happens: with what was told of by then."""
 
 
 class Broker:
@@ -258,13 +260,17 @@ class Model(RuleBasedStateMachine):
             with contextlib.suppress(ProblemError, OperationalError, process.ConfigError):
                 self.loop.run_until_complete(call(service))
 
-    @rule(number=st.integers(0, 1), rules=st.integers(0, 3), session=st.sampled_from([8, 8, 9]), soon=SOON)
-    def change(self, number: int, rules: int, session: int, soon: float) -> None:
-        entry = document(made(rules, session, True))
+    def change_to(self, number: int, wanted: AccessPointConfig, soon: float) -> None:
+        """Ask a replica for another configuration."""
+        entry = document(wanted)
         self._ask(number, lambda service: service.change(NAME, CHANGE, lambda: entry, whatever=True))
         self.run(soon)
 
-    @rule(number=st.integers(0, 1), step=st.sampled_from([1.0, 2.0, 3.0]), soon=SOON)
+    @rule(number=st.integers(0, 1), rules=st.integers(0, 3), session=st.sampled_from([8, 8, 9]), soon=LATER)
+    def change(self, number: int, rules: int, session: int, soon: float) -> None:
+        self.change_to(number, made(rules, session, True), soon)
+
+    @rule(number=st.integers(0, 1), step=st.sampled_from([1.0, 2.0, 3.0]), soon=LATER)
     def change_defaults(self, number: int, step: float, soon: float) -> None:
         self._ask(
             number,
@@ -274,7 +280,7 @@ class Model(RuleBasedStateMachine):
         )
         self.run(soon)
 
-    @rule(number=st.integers(0, 1), rules=st.integers(0, 3), soon=SOON)
+    @rule(number=st.integers(0, 1), rules=st.integers(0, 3), soon=LATER)
     def reload(self, number: int, rules: int, soon: float) -> None:
         self._ask(number, lambda service: service.reload([made(rules, 8, True)]))
         self.run(soon)
@@ -322,14 +328,15 @@ class Model(RuleBasedStateMachine):
         # A session ends before the next one begins.
         self.run(0.5 + soon)
 
-    @rule(refuses=st.booleans(), soon=SOON)
-    def refuse(self, refuses: bool, soon: float) -> None:
-        self.switch.refuses = refuses
-        self.run(soon)
+    @rule(number=st.integers(0, 1), rules=st.integers(0, 3), soon=LATER)
+    def change_what_is_refused(self, number: int, rules: int, soon: float) -> None:
+        self.switch.refuses = True
+        self.change_to(number, made(rules, 8, True), soon)
 
-    @rule()
-    def wait(self) -> None:
-        self.run(1.2 * WITHIN)
+    @rule(soon=SOON)
+    def accept(self, soon: float) -> None:
+        self.switch.refuses = False
+        self.run(soon)
 
     @rule()
     def mend(self) -> None:
@@ -357,7 +364,7 @@ class Model(RuleBasedStateMachine):
 Model.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_replicas_and_agent_never_differ_silently(tmp_path: Path) -> None:
     Model.template = tmp_path / "template.db"
     engine = connect(f"sqlite:///{Model.template}")
