@@ -364,6 +364,7 @@ class Model(RuleBasedStateMachine):
 Model.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_replicas_and_agent_never_differ_silently(tmp_path: Path) -> None:
     Model.template = tmp_path / "template.db"
