@@ -33,9 +33,10 @@ HELD_ABOVE = 1.2
 """A station's limit that is the rate of its queue, too, is held by drops from so many times the limit on: what a queue
 sends at its rate arrives at that rate, once its senders have found it."""
 
-THIN_FROM, THIN_TO = 0.9, 1.1
-"""A flow is thinned from its fair share on, until it asks for less than this part of it; and until it would have to
-lose this many times what it may, so that no flow goes to and fro between two queues."""
+THIN_BEGINS, THIN_ENDS, THIN_TO = 0.95, 0.9, 1.1
+"""A flow is thinned from this part of its fair share on, as one packet above its meter would put it behind the bulk for
+a second; until it asks for less than the second part, or would have to lose the third times what it may: so no flow
+goes to and fro between two queues."""
 
 SMALL_PACKET = 128
 """Bytes; an ACK with all options has 94 with its Ethernet header, over IPv6 114."""
@@ -198,8 +199,9 @@ class FlowTable:
         asked, were = self.rates.value[at], self.thinned[at]
         lost = 1 - fair / np.maximum(asked, 1e-9)
         can = self._small[at] & ~self._tcp[at] & (self._own_class[at] == 0) & (asked > self._least_sparse_rate[at])
-        begins = (lost > 0) & (lost <= most)
-        stays = were & (asked >= THIN_FROM * fair) & (lost <= THIN_TO * most)
+        within = np.minimum(fair, self._next_meter(at))
+        begins = (asked >= THIN_BEGINS * within) & (lost <= most)
+        stays = were & (asked >= THIN_ENDS * within) & (lost <= THIN_TO * most)
         self.thinned[at] = thinned = can & (begins | stays)
         self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, most), self.feedback[at])
 
@@ -312,10 +314,14 @@ class FlowTable:
         scalable = np.rint(np.array([law.scalable(term) for term in terms.tolist()]) * FEEDBACK_MAX)
         feedback = (np.abs(value - written) >= step) | (np.abs(scalable - self._scalable[at]) >= scalable_step)
         feedback |= (value == 0) & (written > 0)
-        metered = self._metered[at]
-        meter = np.abs(self.sparse_rate[at] - metered) * METER_STEP > metered
+        meter = self._next_meter(at) != self._metered[at]
         kind = (self.crowded[at] != self._metered_crowded[at]) | (self.thinned[at] != self._written_thinned[at])
         return at[feedback | meter | kind].tolist()
+
+    def _next_meter(self, at: Numbers) -> Floats:
+        """Return the flows' sparse rates in bytes/s as their entries will have them after this tick."""
+        rates, metered = self.sparse_rate[at], self._metered[at]
+        return np.where(np.abs(rates - metered) * METER_STEP > metered, rates, metered)
 
     def meter(self, index: int) -> tuple[int, bool]:
         """Return the sparse rate of a flow in bytes/s, and whether only small packets are sparse, as written now."""

@@ -246,10 +246,17 @@ def test_who_is_thinned_stays_so_until_it_asks_for_clearly_less_or_more() -> Non
     for second in range(1, 4):
         read(regulator, second, {7: second * 0.5 * CAPACITY}, 138)
     asked, nothing = float(flows.rates.value[7]), np.zeros(1)
-    steps = [(1.05, 0), (0.95, 1), (1.05, 1), (1.2, 0), (0.74, 0), (0.76, 1), (0.74, 1), (0.7, 0)]
+    # The first is near its fair share: one packet above its meter would put it behind the bulk for a second.
+    flows.sparse_rate[at] = flows._metered[at] = 2 * asked
+    steps = [(1.07, 0), (1.04, 1), (1.1, 1), (1.2, 0), (0.74, 0), (0.76, 1), (0.74, 1), (0.7, 0)]
     for part, thinned in steps:
         flows.thin(at, np.array([part * asked]), nothing, MAX_THINNED)
         assert flows.thinned[7] == thinned, part
+    flows._metered[at] = flows.sparse_rate[at] = asked
+    flows.thin(at, np.array([2 * asked]), nothing, MAX_THINNED)
+    assert flows.thinned[7], "the meter that its entry has is not written again before it differs by a quarter"
+    flows.stop(at)
+    flows._metered[at] = flows.sparse_rate[at] = 2 * asked
     assert flows.changed(at, regulator.law, 65536, 65536) == []
     flows.thin(at, np.array([0.9 * asked]), nothing, MAX_THINNED)
     assert flows.changed(at, regulator.law, 65536, 65536) == [7]
