@@ -244,6 +244,7 @@ class Model(RuleBasedStateMachine):
         for number, service in enumerate(self.replicas):
             silent = (
                 service is not None
+                and self.database_up  # without it a replica cannot know what another one changed, and is not ready
                 and service.standing(NAME).since is None
                 and service.backend._is_ready(NAME)  # type: ignore[union-attr]
                 and essence(self.switch.has) != essence(desired)
