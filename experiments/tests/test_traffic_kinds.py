@@ -93,6 +93,24 @@ def test_full_segments_are_told_from_all_else() -> None:
     assert parse(bytes(IP() / UDP(dport=5201) / Payload(bytes(1448))), 5201) is None
 
 
+@needs_root
+def test_many_connections_are_counted_by_name() -> None:
+    with Paths() as paths:
+        station, server = paths.host("station"), paths.host("server")
+        link = paths.link(station, server, rate="8mbit", limit=100)
+        words = ("accesspoint.experiments.scenes.bulk", "receive", link.b_ip, "5401")
+        with running(server.popen, *words) as receiver:
+            assert receiver.stdout
+            assert receiver.stdout.readline() == "ready\n"
+            to = ("accesspoint.experiments.scenes.bulk", "send", link.b_ip, "5401")
+            with running(station.popen, *to, "one", "1", "0"), running(station.popen, *to, "seven", "7", "0"):
+                seen: dict[str, float] = {}
+                while len(seen) < 2 or sum(seen.values()) < 6:
+                    _, name, rate = receiver.stdout.readline().split()
+                    seen[name] = float(rate)
+    assert set(seen) == {"one", "seven"}
+
+
 def test_what_comes_after_something_sent_later_is_reordered() -> None:
     assert reordered("abcde", "abcde") == reordered("abcde", "ade") == 0, "a loss is no reordering"
     assert reordered("abcde", "acbde") == 1

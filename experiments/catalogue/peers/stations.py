@@ -18,6 +18,7 @@ from accesspoint.experiments.catalogue.peers import (
 )
 from accesspoint.experiments.experiment import Arm, Bars, Experiment, Goal, Measure, Medians, Point, Quick, Timeline
 from accesspoint.experiments.measure.run_data import Of, Raw, jain, mean, rate
+from accesspoint.experiments.scenes.bulk import Uploads
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow, Probe
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.addresses import of_station
@@ -226,10 +227,7 @@ STATIONS_64 = Experiment(
     scene=AccessPoint(
         LINK_OF_64,
         SETTLED + COUNTED,
-        tuple(
-            Flow(f"up{number}", "up", station=number, streams=1 + (number - 1) % MAX_UPLOADS, cwnd_limited=False)
-            for number in range(1, STATIONS + 1)
-        ),
+        (Uploads(tuple(1 + number % MAX_UPLOADS for number in range(STATIONS))),),
         stations=STATIONS,
         peers=PEERS,
     ),
