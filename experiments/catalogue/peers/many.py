@@ -26,12 +26,14 @@ def _many(point: Point, arm: Arm) -> AccessPoint:
     return AccessPoint(PROFILES["testbed"], SECONDS, (Flow("download", "down"), uploads), peers=PEERS)
 
 
-UNEVEN = {
-    32: "in one repeat an upload has more than twice its even share (seen, not explained)",
-    200: "the initial windows of the uploads that begin first fill the uplink's 1000 packets, 12 s of it; their ACKs "
-    "let their own next packets in, and what the others send is dropped until the first marks come back, as late as "
-    "that (lock-out, RFC 2309, section 2). Those that send share evenly",
-}
+FULL = (
+    "200 initial windows fill the uplink's 1000 packets, 12 s of it, and it stays full: every packet is marked, but "
+    "200 windows of the two segments that TCP goes down to are 5 s of the uplink, and what waits 12 s is sent again "
+    "before its ACK comes, so that most of what passes has arrived before (seen in the loop's record: marks of 1.0 and "
+    "990 packets for 50 s). Nothing here drops what is ECN-capable before the queue is full. Not tried: a limit of a "
+    "station's own queue"
+)
+UNEVEN = {32: "in one repeat an upload has more than twice its even share (seen, not explained)", 200: FULL}
 
 
 def _goals(number: int) -> tuple[Goal, ...]:
@@ -45,10 +47,12 @@ def _goals(number: int) -> tuple[Goal, ...]:
         Goal(
             f"{number} uploads together get {{value}} (at least {{limit}})",
             lambda medians: medians("uploads", "ours", uploads=number), at_least=0.75, shown="{:.2f} Mb/s",
+            why=FULL if number == 200 else "",
         ),
         Goal(
             f"{number} uploads of one station get {{value}} of the uplink (at least {{limit}})",
             lambda medians: medians("uploads", "ours", uploads=number), at_least=0.80, shown="{:.2f} Mb/s",
+            why=FULL if number == 200 else "",
         ),
         Goal(
             f"during {number} uploads half of the pings take at most {{value}} (at most {{limit}})",

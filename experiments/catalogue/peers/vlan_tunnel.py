@@ -41,6 +41,11 @@ INSIDE = Arm(
 )  # fmt: skip
 """The link is a FIFO at its rate, which CAKE above keeps empty."""
 
+OF_REPEATS = (
+    "the worst repeat of five; the median holds or is within 0.4 % of it (no cause was looked for: a repeat's ping and "
+    "upload move by as much untagged, in `peers-testbed`)"
+)
+
 MEASURES = (
     Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
     Measure("download_during", "Mb/s", "download during the upload", rate("download", UP, DOWN_AGAIN)),
@@ -83,11 +88,12 @@ def _tag_goals(kind: str) -> tuple[Goal, ...]:
         Goal(
             f"{kind}: the upload gets {{value}} (at least {{limit}})",
             lambda medians: medians("upload_during", "ours", frames=kind),
-            at_least=UPLOAD_IN_TAGS, shown="{:.2f} Mb/s",
+            at_least=UPLOAD_IN_TAGS, shown="{:.2f} Mb/s", why=OF_REPEATS,
         ),
         Goal(
             f"{kind}: ping takes {{value}} (at most {{limit}})",
-            lambda medians: medians("ping_mean", "ours", frames=kind), at_most=PING_IN_TAGS, shown="{:.1f} ms",
+            lambda medians: medians("ping_mean", "ours", frames=kind),
+            at_most=PING_IN_TAGS, shown="{:.1f} ms", why=OF_REPEATS,
         ),
         Goal(
             f"{kind}: {{value}} segments come before an earlier one (at most {{limit}})",
