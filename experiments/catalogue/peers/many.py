@@ -7,7 +7,6 @@ from accesspoint.experiments.catalogue.peers import (
     OUR_ARM,
     PEER_ARMS,
     PEERS,
-    STATION_ARMS,
     ping_added,
 )
 from accesspoint.experiments.experiment import Arm, Curves, Experiment, Goal, Measure, Point, Quick
@@ -91,7 +90,7 @@ EXPERIMENT = Experiment(
         Curves("ping", "Ping during the uploads.", "ping_p50", "uploads", "uploads", "round trip (ms)", log=True),
     ),
     repeats=5,
-    quick=Quick(arms=STATION_ARMS),
+    quick=Quick(arms=("cake-hosts", "ours")),
     differences=DIFFERENCES,
     clock=VIRTUAL,
 )  # fmt: skip
