@@ -135,8 +135,8 @@ class Autorate:
 
     @property
     def running(self) -> bool:
-        """Return whether the pings still run."""
-        return self._ping.poll() is None
+        """Return whether the pings still run, and their answers still set the rate."""
+        return self._ping.poll() is None and all(thread.is_alive() for thread in self._threads)
 
     def _hear(self) -> None:
         assert self._ping.stdout

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The access point for Mininet scripts of one's own: a switch class that brings its controller."""
 
-import json
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
@@ -140,15 +138,9 @@ class WithController(P4Switch):
         """Give the running controller the ports that there are. Raises LabError."""
         if not self.controller:
             return
-        request = urllib.request.Request(
-            f"{self.rest_url}/api/v1/access-points/{self.name}/config",
-            json.dumps({"ports": self._entry()["ports"]}).encode(),
-            {"authorization": f"Bearer {self.rest_token}", "content-type": "application/json"},
-            method="PATCH",
-        )
         try:
-            with entered(self.pid), urllib.request.urlopen(request, timeout=controllers.TIMEOUT):
-                pass
+            with entered(self.pid):
+                controllers.change_ports(self.rest_url, self.rest_token, self.name, self._entry()["ports"])
         except OSError as error:
             raise LabError(f"{self.name}: the controller does not take the ports: {error}") from None
 

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -104,3 +105,14 @@ def start(
     except BaseException:
         stop_process(process)
         raise
+
+
+def change_ports(url: str, token: str, name: str, ports: list[dict[str, Any]]) -> None:
+    """Give the controller at `url` other ports of an access point. Raises OSError."""
+    request = urllib.request.Request(
+        f"{url}/api/v1/access-points/{name}/config",
+        json.dumps({"ports": ports}).encode(),
+        {"authorization": f"Bearer {token}", "content-type": "application/merge-patch+json"},
+        method="PATCH",
+    )
+    urllib.request.urlopen(request, timeout=TIMEOUT).close()

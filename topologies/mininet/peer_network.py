@@ -42,10 +42,10 @@ class PeerLab(Lab):
             raise LabError(f"this kernel has no {', '.join(missing)}, which {self.peer.title} needs")
 
     def require_running(self) -> None:
-        """Raises LabError when a link has ended, or the pings of a shaper; the kernel does all the rest."""
+        """Raises LabError when a link has ended, or what a shaper follows it by; the kernel does all the rest."""
         self._wires.require_running()
         if not all(each.running for each in self._autorates):
-            raise LabError("the pings that a shaper's rate goes by have ended")
+            raise LabError("what a shaper follows its link by has ended: pings, or tc that sets its rate")
 
     def stop(self) -> None:
         for each in self._autorates:

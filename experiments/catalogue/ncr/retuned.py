@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rates of ports that a script changes all the time, as autorate scripts do."""
 
-import json
-import urllib.request
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +19,6 @@ TESTBED = PROFILES["testbed"]
 PER_SECOND = 10
 BY = 0.05
 """Part of its rate by which a port's is above or below it; the mean is the link's."""
-ANSWER_SECONDS = 10.0
 OURS_ALONE = Arm("ours", "this access point", "ours", OURS)
 RETUNED = replace(OURS_ALONE, name="ours-retuned", label=f"the same, rates changed {PER_SECOND} times a second",
                   options={"retuned": True})  # fmt: skip
@@ -37,16 +34,12 @@ class Retuned:
                 stage.at(number / PER_SECOND / stage.scale, partial(self._change, stage, number))
 
     def _change(self, stage: "Stage", number: int) -> None:
+        from accesspoint.topologies.mininet.controllers import change_ports  # a lab's kind decides who imports Mininet
+
         entry = stage.lab.controller_config()[0]
         sign = 1 if number % 2 else -1
         ports = [port | {"capacity_bps": round(port["capacity_bps"] * (1 + sign * BY))} for port in entry["ports"]]
-        request = urllib.request.Request(
-            f"{stage.lab.rest_url}/api/v1/access-points/{entry['name']}/config",
-            json.dumps({"ports": ports}).encode(),
-            {"authorization": f"Bearer {stage.lab.rest_token}", "content-type": "application/merge-patch+json"},
-            method="PATCH",
-        )
-        urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
+        change_ports(stage.lab.rest_url, stage.lab.rest_token, entry["name"], ports)
 
 
 def _scene(point: Point, arm: Arm) -> AccessPoint:
