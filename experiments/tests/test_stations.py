@@ -12,7 +12,7 @@ from accesspoint.experiments.experiment import Experiment
 from accesspoint.experiments.measure.run_data import Point, Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs import registry
-from accesspoint.experiments.scenes.scene import Flow
+from accesspoint.experiments.scenes.bulk import Uploads
 
 
 def steady(seconds: float, **rates: float) -> list[Sample]:
@@ -68,9 +68,9 @@ def test_station_that_never_came_up_has_nothing_of_its_share() -> None:
 
 def test_64_stations_have_1_to_8_uploads_each() -> None:
     scene = stations.STATIONS_64.scene_of({}, stations.OUR_ARM)
-    flows = [flow for flow in scene.traffic if isinstance(flow, Flow)]
-    assert [flow.station for flow in flows] == [*range(1, 65)]
-    assert [flow.streams for flow in flows[:9]] == [*range(1, 9), 1]
+    (uploads,) = scene.traffic
+    assert isinstance(uploads, Uploads)
+    assert uploads.connections == tuple(range(1, 9)) * 8
 
 
 @pytest.mark.parametrize("experiment", [limits.EXPERIMENT, stations.WEIGHTS_OF_TWO], ids=lambda one: one.name)
