@@ -26,8 +26,8 @@ MAX_NAME = 16  # bytes: what a connection begins with, padded
 
 @dataclass(frozen=True)
 class Uploads:
-    """TCP from each station to the server, from the beginning to the end: samples `rate_mbps` of source `upN` for
-    station N. connections: of each station, in their order."""
+    """TCP from each station to the server, from the beginning to the end: samples `streams` and `rate_mbps` of
+    source `upN` for station N. connections: of each station, in their order."""
 
     connections: tuple[int, ...]
 
@@ -43,6 +43,7 @@ class Uploads:
         for number, count in enumerate(self.connections, start=1):
             name = f"up{number}"
             begins = stage.started + STAGGER * Random(f"{stage.seed} {name}").random()
+            stage.sample(begins - stage.started, "streams", float(count), source=name)
             station = stage.station(number)
             stage.program(station, *words, "send", stage.address, str(PORT), name, str(count), f"{begins:.3f}")
 
