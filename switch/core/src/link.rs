@@ -281,11 +281,13 @@ impl<T> Link<T> {
     }
 
     /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
-    /// takes the packet. Of queues that share by weight the longest loses its last packets. `None`: its own queue is full or
-    /// the longest, or what may go does not make enough room.
+    /// takes the packet. Of queues that share by weight the longest loses its last packets; of lanes the longest, which
+    /// may be the packet's own, its first, or those who filled it would keep it (RFC 2309, section 2: lock-out). `None`:
+    /// its own queue is full or the longest, or what may go does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
-        let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer));
+        let own = (self.scheduler.is_lane(queue) as Set) << queue;
+        let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer)) | own & self.waiting;
         let mut from = self.scheduler.behind(queue) & self.waiting | beside;
         if !self.queue_has_room(queue, bytes, (0, 0)) {
             // Only what shares its queue makes room there.
@@ -296,7 +298,9 @@ impl<T> Link<T> {
             return None;
         }
         let queue = self.scheduler.last(from, |queue| self.queues[queue].bytes);
-        let Queued { item, bytes, .. } = self.queues[queue].fifo.pop_back()?;
+        let first = self.scheduler.is_lane(queue);
+        let fifo = &mut self.queues[queue].fifo;
+        let Queued { item, bytes, .. } = if first { fifo.pop_front() } else { fifo.pop_back() }?;
         self.left(queue, bytes);
         Some(PushedOut { item, queue, bytes })
     }

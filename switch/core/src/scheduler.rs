@@ -204,6 +204,12 @@ impl Scheduler {
         }
     }
 
+    /// Returns true for lanes, and for queue 0 from the first lane that was set on.
+    #[inline]
+    pub fn is_lane(&self, place: usize) -> bool {
+        self.shared & 1 << place != 0
+    }
+
     fn limit(&mut self, place: usize, rate: Option<u64>, burst: u32) {
         self.limited = self.limited & !(1 << place) | (rate.is_some() as Set) << place;
         self.buckets[place].set(rate, burst);

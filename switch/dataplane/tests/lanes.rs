@@ -218,18 +218,37 @@ fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
         let (short, long) = (place(1).unwrap(), place(2).unwrap());
         [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
         (0..4).for_each(|item| link.enqueue(0, long, 100, item).unwrap());
-        assert!(link.enqueue(0, long, 100, 4).is_err() && link.push_out(long, 100).is_none());
+        assert!(link.enqueue(0, long, 100, 4).is_err());
+        assert_eq!(link.push_out(long, 100).unwrap().item, 0);
+        link.enqueue(0, long, 100, 4).unwrap();
         // Others of the port have room, and take nobody's place.
         link.enqueue(0, 3, 100, 5).unwrap();
-        // A short lane takes the place of the long one's last packet, until they are equal.
-        for (item, last) in [(6, 3), (7, 2)] {
+        // A short lane takes the place of the long one's first packet, until they are equal, and then of its own.
+        for (item, lane, first) in [(6, long, 1), (7, long, 2), (8, short, 6)] {
             assert!(link.enqueue(0, short, 100, item).is_err());
             let out = link.push_out(short, 100).unwrap();
-            assert_eq!((out.queue, out.item), (long, last));
+            assert_eq!((out.queue, out.item), (lane, first));
             link.enqueue(0, short, 100, item).unwrap();
         }
-        assert!(link.enqueue(0, short, 100, 8).is_err() && link.push_out(short, 100).is_none());
     }
+}
+
+/// RFC 2309, section 2: with tail drop those who filled a queue keep it.
+#[test]
+fn a_full_lane_loses_its_first_packet_and_takes_each_that_arrives() {
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 4, ..Default::default() }, 1);
+    let lane = place(1).unwrap();
+    link.set_lane(lane, Lane::default());
+    (0..4).for_each(|item| link.enqueue(0, lane, 1000, item).unwrap());
+    for item in 4..12 {
+        assert!(link.enqueue(0, lane, 1000, item).is_err());
+        assert_eq!(link.push_out(lane, 1000).map(|out| out.item), Some(item - 4));
+        link.enqueue(0, lane, 1000, item).unwrap();
+    }
+    // A packet that no room is made for by all that wait costs nobody a packet.
+    let config = LinkConfig { limit_bytes: Some(3000), ..link.config().clone() };
+    link.configure(config);
+    assert!(link.push_out(lane, 3001).is_none() && link.depth(lane) == 4);
 }
 
 #[test]
@@ -280,25 +299,21 @@ fn strict_priority_goes_before_lanes_and_lanes_before_a_queue_with_a_weight_abov
 }
 
 #[test]
-fn a_full_port_drops_from_the_longest_lane_and_the_arriving_packet_only_of_that() {
+fn a_full_port_drops_the_first_of_the_longest_lane() {
     let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 6, ..Default::default() }, 1);
     let (short, long) = (place(1).unwrap(), place(2).unwrap());
     [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
     (0..5).for_each(|item| link.enqueue(0, long, 1000, item).unwrap());
     link.enqueue(0, short, 1000, 5).unwrap();
-    // A second one of the short lane pushes out the long one's last, and so on until they are equal.
+    // A second one of the short lane pushes out the long one's first, and so on until they are equal: then its own.
     let mut pushed = Vec::new();
     for item in 6..10 {
         while link.enqueue(0, short, 1000, item).is_err() {
-            let Some(out) = link.push_out(short, 1000) else {
-                pushed.push((short, item));
-                break;
-            };
+            let out = link.push_out(short, 1000).unwrap();
             pushed.push((out.queue, out.item));
         }
     }
-    assert_eq!(pushed, [(long, 4), (long, 3), (short, 8), (short, 9)]);
-    assert!(link.push_out(long, 1000).is_none());
+    assert_eq!(pushed, [(long, 0), (long, 1), (short, 5), (short, 6)]);
     // What has strict priority takes the place of either.
     assert!(link.enqueue(0, 7, 1000, 10).is_err());
     assert!(link.push_out(7, 1000).is_some());
