@@ -89,7 +89,7 @@ class AccessPoint:
         self.activity: dict[int, float] = {}
         """Time at which something last left through each port, in seconds since the epoch."""
         self.carriers: dict[int, bool] = {}
-        """Whether each port has a carrier, where the switch speaks gNMI."""
+        """Carrier of each port, where the switch speaks gNMI."""
         self.revision = 0
         """Revision that `config` is of."""
         self.written: Callable[[int], None] = lambda revision: None

@@ -241,8 +241,8 @@ TEXTS = ("name", "group")
 
 
 def _values(words: list[str]) -> dict[str, Any]:
-    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back. Rates have units: `900kbit`.
-    A name is text also when it looks like a number."""
+    """NAME=VALUE; a value is JSON where it can be, else text; `default` takes it back. Rates have units, also within
+    JSON: `900kbit`. A name is text also when it looks like a number."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -255,7 +255,9 @@ def _values(words: list[str]) -> dict[str, Any]:
             values[name] = machine.parse_rate(value) or machine.AUTO
             continue
         try:
-            values[name] = None if value == "default" else strict_json.loads(value)
+            values[name] = None if value == "default" else _with_units(strict_json.loads(value))
+        except RecursionError:
+            raise UsageError(f"{name}: nested too deeply") from None
         except ValueError as error:
             if value[:1] in ("{", "["):
                 raise UsageError(f"{name}: {strict_json.reason(error)}") from None
@@ -263,6 +265,22 @@ def _values(words: list[str]) -> dict[str, Any]:
         if name in TEXTS and values[name] is not None and not value.startswith('"'):
             values[name] = value
     return values
+
+
+def _with_units(value: Any) -> Any:
+    """Return JSON with its rates in bit/s, under the names of their fields."""
+    if isinstance(value, list):
+        return [_with_units(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields: dict[str, Any] = {}
+    for name, item in value.items():
+        field = RATES.get(str(name), str(name))
+        if field in fields:
+            raise UsageError(f"{name}: {field} was given before")
+        is_rate = field in RATES.values() and isinstance(item, str)
+        fields[field] = (machine.parse_rate(item) or machine.AUTO) if is_rate else _with_units(item)
+    return fields
 
 
 @application.command("set")

@@ -49,6 +49,21 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     assert json.loads(run("get", "ncr", "ap1", "--json")[1])["queue_target_ms"] == 7
     assert run("set", "ncr", "ap1", "queue_target_ms=default")[1].count("15.0") == 1
     assert "900000" in run("set", "port", "ap1", "uplink", "capacity=900kbit")[1]
+    night = '[{"start": "18:00", "end": "23:00", "capacity": "800kbit"}]'
+    assert run("set", "port", "ap1", "uplink", f"schedule={night}")[0] == 0
+    groups = '{"guests": {"limit_down": "2mbit", "limit_up_bps": "300kbit"}}'
+    assert run("set", "config", "ap1", f"groups={groups}")[0] == 0
+    config = json.loads(run("get", "config", "ap1", "--json")[1])
+    assert [period["capacity_bps"] for port in config["ports"] for period in port.get("schedule") or ()] == [800_000]
+    guests = config["groups"]["guests"]
+    assert (guests["limit_down_bps"], guests["limit_up_bps"]) == (2_000_000, 300_000)
+    for text, error in (
+        ('{"guests": {"limit_down": "fast"}}', "rate fast: give 8kbit to 10gbit"),
+        ('{"guests": {"limit_down": "2mbit", "limit_down_bps": 1}}', "limit_down_bps was given before"),
+        ("[" * 900 + "]" * 900, "nested too deeply"),
+    ):
+        code, _, errors = run("set", "config", "ap1", f"groups={text}")
+        assert code == 2 and error in errors
     another = access_point(pipeline=PIPELINE, enabled=False) | {"name": "ap2"}
     assert run("add", "-f", "-", stdin=json.dumps(another)) == (0, "ap2 added\n", "")
     code, _, errors = run("delete", "access-point", "ap2")

@@ -77,7 +77,7 @@ def test_uploads_are_told_before_anything_of_them_arrives() -> None:
     told: list[Sample] = []
     stage: Any = SimpleNamespace(
         server=None, station=lambda number: None, address="10.0.0.1", started=1000.0, seed=1,
-        sample=lambda *fields, source: told.append(Sample(*fields, source=source)),
+        sample=lambda when, quantity, value, source: told.append(Sample(when, quantity, value, source=source)),
         program=lambda *words, **_: SimpleNamespace(await_line=lambda line: None),
     )  # fmt: skip
     Uploads((1, 8)).prepare(stage)
