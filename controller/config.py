@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
 
 from . import strict_json
 from .law import BROKEN, LAWS
@@ -22,6 +22,9 @@ DEFAULT_GROUP = "default"
 
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
 """Port number of any target; `accesspoint.controller.agent.target` has the range of each."""
+FileName = Annotated[Path, Strict(False)]
+PortRange = Annotated[tuple[int, int], Strict(False)]
+"""First and last port; what JSON has no type for is made from what it has."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
@@ -46,25 +49,34 @@ class ConfigError(Exception):
 
 
 class Model(BaseModel):
-    """A part of the configuration. Unknown names are mistakes, and a changed value is checked like a new one."""
+    """A part of the configuration. Unknown names are mistakes, and so are values of another type than the document has:
+    no text is a number, and no number true. A changed value is checked like a new one."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_number(cls, value: Any) -> Any:
+        """Take 3.0 for 3: JSON has one type of number."""
+        if isinstance(value, list):
+            return [int(item) if isinstance(item, float) and item.is_integer() else item for item in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Pipeline(Model):
     """The compiled program; paths are relative to the working directory."""
 
-    p4info: Path = Path("p4src/compiled/ap.p4info.txtpb")
-    device_config: Path = Path("p4src/compiled/ap.json")
+    p4info: FileName = Path("p4src/compiled/ap.p4info.txtpb")
+    device_config: FileName = Path("p4src/compiled/ap.json")
 
 
 class P4RuntimeTls(Model):
     """Mutual TLS towards the switch: PEM files, read whenever a session begins."""
 
-    ca: Path
+    ca: FileName
     """Certificate authority of the switch."""
-    cert: Path
-    key: Path
+    cert: FileName
+    key: FileName
     """Key of the controller's certificate."""
     server_name: str | None = None
     """The name in the switch's certificate, where it is not that of `address`."""
@@ -156,7 +168,7 @@ class Features(Model):
     """A pure ACK that a newer one supersedes does not leave through an uplink; takes effect with `ack_priority`."""
     sparse: bool = True
     ncr: bool = True
-    gate: dict[PortNumber, Gate] | None = None
+    gate: dict[Annotated[PortNumber, Strict(False)], Gate] | None = None
     """By egress port; needs a port whose queue holds `buffer` packets."""
 
 
@@ -312,9 +324,8 @@ class Rule(Model):
     flow_class: FlowClass | None = None
     dscp: Annotated[int, Field(ge=0, le=63)] | None = None
     protocol: Annotated[int, Field(ge=0, le=255)] | None = None
-    src_port: tuple[int, int] | None = None
-    """First and last port of a range."""
-    dst_port: tuple[int, int] | None = None
+    src_port: PortRange | None = None
+    dst_port: PortRange | None = None
     pure_ack: bool | None = None
     sparse: bool | None = None
     known_flow: bool | None = None

@@ -107,6 +107,11 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ({"address": "127.0.0.1:²"}, "address: '127.0.0.1:²' is not HOST:PORT"),
         ({"rules": [{"name": "a", "class_id": 9}]}, "rules.0.class_id: Input should be less than or equal to 7"),
         ({"rules": [{"name": "a", "class_id": 3, "src_port": [9, 1]}]}, "[9, 1] is not a range of ports"),
+        ({"rules": [{"name": "a", "class_id": 3, "regulated": 0}]}, "regulated: Input should be a valid boolean"),
+        ({"features": {"sparse": "yes"}}, "features.sparse: Input should be a valid boolean"),
+        ({"rules": [{"name": "a", "class_id": "3"}]}, "class_id: Input should be a valid integer"),
+        ({"rules": [{"name": "a", "class_id": True}]}, "class_id: Input should be a valid integer"),
+        ({"ncr": {"queue_target_ms": "7"}}, "ncr.queue_target_ms: Input should be a valid number"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
@@ -116,6 +121,16 @@ def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, fields: dict[str, A
     assert words in text
     assert "\n" not in text
     assert "config.json: access_points.0" in text
+
+
+def test_numbers_may_be_written_with_a_point(tmp_path: Path) -> None:
+    """JSON has one type of number."""
+    rule = {"name": "a", "class_id": 3.0, "src_port": [80.0, 90]}
+    gate = {"2": {"buffer": 9.0, "batch": 3}}
+    config = load(write(tmp_path, access_point(rules=[rule], features={"gate": gate}, ncr={"queue_target_ms": 7})))
+    found = config.access_points[0]
+    assert found.rules[0].class_id == 3 and found.rules[0].src_port == (80, 90)
+    assert found.features.gate and found.features.gate[2].buffer == 9 and found.ncr.queue_target_ms == 7.0
 
 
 def test_a_name_that_stands_twice(tmp_path: Path) -> None:

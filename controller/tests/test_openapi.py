@@ -17,7 +17,7 @@ CHECKS = (
     "negative_data_rejection", "use_after_free", "unsupported_method",
 )  # fmt: skip
 SHORT = ["--max-examples", "5", "--max-time", "12"]
-LONG = ["--max-examples", "100"]
+LONG = ["--max-examples", "150"]
 LEAST = 10_000
 """Requests of the long form."""
 
@@ -33,6 +33,8 @@ def test_every_answer_is_told_of(link_lab: SwitchLab, tmp_path: Path, long: bool
             Path(sys.executable).parent / "schemathesis", "run", f"{controller.url}/openapi.json",
             "--header", f"Authorization: Bearer {controller.token}", "--checks", ",".join(CHECKS),
             "--phases", "examples,coverage,fuzzing", *(LONG if long else SHORT),
+            # `wait` lets a request take a minute.
+            "--request-timeout", "90",
             "--report", "json", "--report-json-path", str(report),
             # A stream has no end, and a session's token is no bearer's.
             "--exclude-path-regex", "/events$|/session$",
