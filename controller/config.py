@@ -23,8 +23,9 @@ DEFAULT_GROUP = "default"
 PortNumber = Annotated[int, Field(ge=0, lt=510)]
 """Port number of any target; `accesspoint.controller.agent.target` has the range of each."""
 FileName = Annotated[Path, Strict(False)]
+"""From text: JSON has no type for it."""
 PortRange = Annotated[tuple[int, int], Strict(False)]
-"""First and last port; what JSON has no type for is made from what it has."""
+"""First and last port, from a list."""
 Weight = Annotated[float, Field(gt=0, le=1000)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 ClassId = Annotated[int, Field(ge=0, le=7)]
@@ -49,8 +50,8 @@ class ConfigError(Exception):
 
 
 class Model(BaseModel):
-    """A part of the configuration. Unknown names are mistakes, and so are values of another type than the document has:
-    no text is a number, and no number true. A changed value is checked like a new one."""
+    """A part of the configuration. Unknown names are mistakes, and values of another JSON type, as "3" for 3 or 0 for
+    false. A changed value is checked like a new one."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, strict=True)
 

@@ -6,6 +6,7 @@ Exit code: 0 done, 1 the controller refuses or does not answer, 2 bad input.
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -238,6 +239,10 @@ def _port(client: Client, access_point: str, word: str) -> int:
 RATES = {"capacity": "capacity_bps", "limit_down": "limit_down_bps", "limit_up": "limit_up_bps"}
 """Names of rates that may have a unit, and the fields that they set."""
 TEXTS = ("name", "group")
+OF_NAMES = ("groups", "stations", "own")
+"""Objects whose keys are names of groups or of a law's parameters, or addresses."""
+MAX_DEPTH = 32
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _values(words: list[str]) -> dict[str, Any]:
@@ -255,31 +260,40 @@ def _values(words: list[str]) -> dict[str, Any]:
             values[name] = machine.parse_rate(value) or machine.AUTO
             continue
         try:
-            values[name] = None if value == "default" else _with_units(strict_json.loads(value))
-        except RecursionError:
-            raise UsageError(f"{name}: nested too deeply") from None
+            values[name] = None if value == "default" else _with_units(strict_json.loads(value), name)
         except ValueError as error:
             if value[:1] in ("{", "["):
                 raise UsageError(f"{name}: {strict_json.reason(error)}") from None
-            values[name] = value
+            values[name] = _plain(value)
         if name in TEXTS and values[name] is not None and not value.startswith('"'):
             values[name] = value
     return values
 
 
-def _with_units(value: Any) -> Any:
-    """Return JSON with its rates in bit/s, under the names of their fields."""
+def _plain(text: str) -> str | float | bool:
+    """Return the number or truth value that a person writes otherwise than JSON does, or the text."""
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", text, re.ASCII):
+        return float(text)
+    return TRUTHS.get(text.lower(), text)
+
+
+def _with_units(value: Any, of: str, depth: int = 0) -> Any:
+    """Return JSON with its rates in bit/s, under the names of their fields. of: the field whose value it is."""
+    if depth > MAX_DEPTH:
+        raise UsageError(f"{of}: nested too deeply")
     if isinstance(value, list):
-        return [_with_units(item) for item in value]
+        return [_with_units(item, of, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     fields: dict[str, Any] = {}
     for name, item in value.items():
-        field = RATES.get(str(name), str(name))
+        field = str(name) if of in OF_NAMES else RATES.get(str(name), str(name))
         if field in fields:
             raise UsageError(f"{name}: {field} was given before")
-        is_rate = field in RATES.values() and isinstance(item, str)
-        fields[field] = (machine.parse_rate(item) or machine.AUTO) if is_rate else _with_units(item)
+        if of not in OF_NAMES and field in RATES.values() and isinstance(item, str):
+            fields[field] = int(item) if item.isdecimal() else machine.parse_rate(item) or machine.AUTO
+        else:
+            fields[field] = _with_units(item, field, depth + 1)
     return fields
 
 

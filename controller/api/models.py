@@ -4,7 +4,7 @@
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypedDict
 
 from ..config import (
@@ -321,7 +321,6 @@ def partial(model: type[Model], *without: str) -> type[Model]:
         }
         made = PATCHES[model] = create_model(f"{model.__name__}Patch", __base__=Model, **fields)
         made.__doc__ = f"Fields to change; null resets a field to its default. {model.__doc__}"
-        made.model_config = ConfigDict(extra="forbid")
     return made
 
 

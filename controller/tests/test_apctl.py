@@ -61,6 +61,7 @@ def test_it_shows_and_changes(run: Apctl) -> None:
         ('{"guests": {"limit_down": "fast"}}', "rate fast: give 8kbit to 10gbit"),
         ('{"guests": {"limit_down": "2mbit", "limit_down_bps": 1}}', "limit_down_bps was given before"),
         ("[" * 900 + "]" * 900, "nested too deeply"),
+        ('{"a": ' * 900 + "1" + "}" * 900, "nested too deeply"),
     ):
         code, _, errors = run("set", "config", "ap1", f"groups={text}")
         assert code == 2 and error in errors
@@ -69,6 +70,21 @@ def test_it_shows_and_changes(run: Apctl) -> None:
     code, _, errors = run("delete", "access-point", "ap2")
     assert (code, errors) == (2, "error: remove ap2 and its history? Confirm with --yes\n")
     assert run("delete", "access-point", "ap2", "--yes")[1] == "ap2 removed\n"
+
+
+def test_set_takes_numbers_and_truth_values_as_people_write_them(run: Apctl) -> None:
+    station = ("set", "station", "ap1", "02:00:00:00:00:01")
+    assert run(*station, "weight=.5", "blocked=yes", "name=on", "limit_up=300kbit")[0] == 0
+    config = json.loads(run("get", "config", "ap1", "--json")[1])
+    expected = {"name": "on", "weight": 0.5, "blocked": True, "limit_up_bps": 300_000}
+    assert expected.items() <= config["stations"]["02:00:00:00:00:01"].items()
+    assert run("set", "features", "ap1", "sparse=Off")[0] == 0
+    assert json.loads(run("get", "config", "ap1", "--json")[1])["features"]["sparse"] is False
+    # The name of a group is no field, whatever it is, and a number needs no unit.
+    groups = '{"limit_up": {"limit_up": "200000"}, "capacity": {"weight": 2}}'
+    assert run("set", "config", "ap1", f"groups={groups}")[0] == 0
+    found = json.loads(run("get", "config", "ap1", "--json")[1])["groups"]
+    assert (found["limit_up"]["limit_up_bps"], found["capacity"]["weight"]) == (200_000, 2)
 
 
 def test_files_say_what_access_points_shall_be(run: Apctl, controller: Controller, tmp_path: Path) -> None:

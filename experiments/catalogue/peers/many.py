@@ -28,7 +28,7 @@ def _many(point: Point, arm: Arm) -> AccessPoint:
 TIMEOUTS = (
     "the flows of a station share one queue. 200 initial windows are twice the 1000 packets that the uplink holds, so "
     "most flows begin with timeouts, and the queue of 12 s that the others fill is longer than they wait (seen with "
-    "ss). Tried: a shorter queue, which helps these 200 and costs 32 uploads more (decision 45). Not tried: "
+    "ss). Tried: a shorter queue, with which these share better and 32 worse (decision 45). Not tried: "
     "queues of flows within that of their station"
 )
 UNEVEN = {32: "in one repeat an upload has more than twice its even share (seen, not explained)", 200: TIMEOUTS}

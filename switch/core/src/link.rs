@@ -281,28 +281,37 @@ impl<T> Link<T> {
     }
 
     /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
-    /// takes the packet. Of queues that share by weight the longest loses its last packets; of lanes the longest, which
-    /// may be the packet's own, its first, or those who filled it would keep it (RFC 2309, section 2: lock-out). `None`:
-    /// its own queue is full or the longest, or what may go does not make enough room.
+    /// takes the packet. Of queues that share by weight the longest loses its last packets, and of lanes the longest its
+    /// first. A lane that is the longest itself gives its first packet for the arriving one: with tail drop the flows
+    /// that have filled a lane keep it (RFC 2309, section 2, lock-out). `None`: what may go does not make enough room.
     pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
         let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
-        let own = (self.scheduler.is_lane(queue) as Set) << queue;
-        let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer)) | own & self.waiting;
+        let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer));
         let mut from = self.scheduler.behind(queue) & self.waiting | beside;
         if !self.queue_has_room(queue, bytes, (0, 0)) {
             // Only what shares its queue makes room there.
             from = if queue_of(queue) == 0 { beside & BULK } else { 0 };
         }
         let of_queue = if queue_of(queue) == 0 { self.held(from & BULK) } else { (0, 0) };
-        if from == 0 || !self.has_room(bytes, self.held(from)) || !self.queue_has_room(queue, bytes, of_queue) {
-            return None;
-        }
-        let queue = self.scheduler.last(from, |queue| self.queues[queue].bytes);
-        let first = self.scheduler.is_lane(queue);
-        let fifo = &mut self.queues[queue].fifo;
-        let Queued { item, bytes, .. } = if first { fifo.pop_front() } else { fifo.pop_back() }?;
-        self.left(queue, bytes);
-        Some(PushedOut { item, queue, bytes })
+        let others = from != 0 && self.has_room(bytes, self.held(from)) && self.queue_has_room(queue, bytes, of_queue);
+        let victim = match others {
+            true => self.scheduler.last(from, |queue| self.queues[queue].bytes),
+            false if self.scheduler.shares_bulk(queue) => queue,
+            false => return None,
+        };
+        let queued = if self.scheduler.shares_bulk(victim) {
+            let gone = (1, self.queues[victim].fifo.front()?.bytes as u64);
+            // One packet for one, however far above a limit that has fallen the lane is.
+            if !others && !(self.has_room(bytes, gone) && self.queue_has_room(queue, bytes, gone)) {
+                return None;
+            }
+            self.queues[victim].fifo.pop_front()
+        } else {
+            self.queues[victim].fifo.pop_back()
+        };
+        let Queued { item, bytes, .. } = queued?;
+        self.left(victim, bytes);
+        Some(PushedOut { item, queue: victim, bytes })
     }
 
     /// A packet is not in its queue any more.
@@ -423,10 +432,11 @@ impl<T> Link<T> {
         }
     }
 
-    /// Takes every packet out of queues and wire.
+    /// Takes every packet out of queues and wire, and forgets the lanes: another program may have none.
     pub fn clear(&mut self) -> impl Iterator<Item = T> {
         (self.packets, self.bytes, self.bulk, self.waiting) = (0, 0, (0, 0), 0);
         self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
+        self.scheduler.forget_lanes();
         let queued = self.queues.iter_mut().flat_map(|queue| queue.fifo.drain(..).map(|queued| queued.item));
         let queued: Vec<T> = queued.collect();
         queued.into_iter().chain(self.flying.drain(..).map(|(_, item)| item))

@@ -177,7 +177,7 @@ impl QueueCells {
         count(&self.dropped_bytes, bytes);
     }
 
-    /// A packet had to make room for one of another queue.
+    /// A packet had to make room for another one.
     pub fn pushed_out(&self, bytes: u64) {
         self.dequeued(bytes);
         self.dropped(bytes);

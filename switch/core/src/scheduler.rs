@@ -204,10 +204,17 @@ impl Scheduler {
         }
     }
 
-    /// Returns true for lanes, and for queue 0 from the first lane that was set on.
+    /// Returns true for lanes, and for queue 0 once it has a lane.
     #[inline]
-    pub fn is_lane(&self, place: usize) -> bool {
+    pub fn shares_bulk(&self, place: usize) -> bool {
         self.shared & 1 << place != 0
+    }
+
+    /// Makes queue 0 a queue without lanes again.
+    pub fn forget_lanes(&mut self) {
+        self.shared = 0;
+        self.limited &= (1 << QUEUES) - 1;
+        self.lane_weights = [None; PLACES];
     }
 
     fn limit(&mut self, place: usize, rate: Option<u64>, burst: u32) {

@@ -245,10 +245,25 @@ fn a_full_lane_loses_its_first_packet_and_takes_each_that_arrives() {
         assert_eq!(link.push_out(lane, 1000).map(|out| out.item), Some(item - 4));
         link.enqueue(0, lane, 1000, item).unwrap();
     }
-    // A packet that no room is made for by all that wait costs nobody a packet.
-    let config = LinkConfig { limit_bytes: Some(3000), ..link.config().clone() };
+    // One packet goes for one: not for a longer one, and not when the limit has fallen.
+    let config = LinkConfig { limit_bytes: Some(4000), ..link.config().clone() };
     link.configure(config);
-    assert!(link.push_out(lane, 3001).is_none() && link.depth(lane) == 4);
+    assert!(link.push_out(lane, 1001).is_none() && link.push_out(lane, 1000).is_some());
+    let config = LinkConfig { limit_packets: 2, limit_bytes: None, ..link.config().clone() };
+    link.configure(config);
+    assert!(link.push_out(lane, 60).is_none() && link.depth(lane) == 3);
+}
+
+#[test]
+fn a_program_without_lanes_after_one_with_some_has_plain_queues() {
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 2, ..Default::default() }, 1);
+    let lane = place(1).unwrap();
+    link.set_lane(lane, Lane { weight: 3, rate: 8 });
+    link.enqueue(0, lane, 1000, 0).unwrap();
+    assert_eq!(link.clear().count(), 1);
+    (1..3).for_each(|item| link.enqueue(0, 0, 1000, item).unwrap());
+    assert!(link.enqueue(0, 0, 1000, 3).is_err() && link.push_out(0, 1000).is_none());
+    assert_eq!(link.dequeue(0).map(|packet| packet.item), Some(1));
 }
 
 #[test]
