@@ -243,7 +243,8 @@ def test_clients_beyond_the_limit_are_refused_until_one_ends(lab: Lab, primary: 
         lab.request(READ_CELL, 1)
         finished(client)
     address = r"client 127\.0\.0\.1:\d+"
-    assert len(re.findall(rf"INFO {address}: traces packets\n", lab.log.read_text())) == MAX_CLIENTS + 1
+    traces = re.compile(rf"INFO {address}: traces packets\n")
+    assert eventually(lambda: len(traces.findall(lab.log.read_text())) == MAX_CLIENTS + 1)
 
 
 @pytest.mark.parametrize("options", [["-L", "trace"]])
