@@ -302,7 +302,7 @@ impl<T> Link<T> {
         let queued = if self.scheduler.shares_bulk(victim) {
             let gone = (1, self.queues[victim].fifo.front()?.bytes as u64);
             // One packet for one, however far above a limit that has fallen the lane is.
-            if !others && !(self.has_room(bytes, gone) && self.queue_has_room(queue, bytes, gone)) {
+            if !(others || self.has_room(bytes, gone) && self.queue_has_room(queue, bytes, gone)) {
                 return None;
             }
             self.queues[victim].fifo.pop_front()
