@@ -233,7 +233,7 @@ struct metadata_t {
     bit<1>       supersedable;
     // Set by `pure_ack`: SYN or RST; read by `ack_filter`.
     bit<1>       boundary;
-    // Set by `pure_ack`: no signal would slow its sender down; read by `mark`.
+    // Set by `pure_ack` and `scalable`: no signal would slow its sender down, or a drop would cost it a timeout; read by `mark`.
     bit<1>       spared;
     // Set by `ack`: a newer ACK may take this one's place; read by `ack_filter`.
     bit<1>       filter;
@@ -245,11 +245,12 @@ struct metadata_t {
     class_t      class_id;
     // Set by `classify`, `ack`, `own_data`, `queue_meter`, `demote`; the architecture's queue, 7 served first.
     queue_t      queue;
-    // These three are set by `forward` or `learn`: a lane of queue 0 and what it gets of it. By these names the architecture
-    // reads them, where it has lanes; `lanes` does, too.
+    // Set by `forward` or `learn`: a lane of queue 0 and what it gets of it; the last one by `lanes`: who shares it. By these names
+    // the architecture reads them, where it has lanes; `lanes` reads the first, too.
     lane_t       intrinsic_metadata_lane;
     weight_t     intrinsic_metadata_lane_weight;
     rate_t       intrinsic_metadata_lane_rate;
+    bit<32>      intrinsic_metadata_lane_flow;
     // Set by `port_feedback` for who is above a depth, and by `lanes` the depth of its lane; read by `mark`.
     feedback_t   standing_feedback;
     bit<19>      standing_depth;

@@ -124,6 +124,7 @@ TESTS_OF_OWN_DATA = (
 NO_LANES = "it has no lanes: all bulk of a port is one queue"
 LANES_ARE_SET = "its traffic manager has the weights and rates of its lanes, not its packets"
 TESTS_OF_SHARES = "LanesShareByWeight", "LaneKeepsItsRate"
+FLOWS_OF_A_LANE = "FlowsOfALaneTakeTurns"
 NO_DEPTH = "its ingress knows the depth of no lane: the port's feedback is for all bulk"
 TESTS_OF_DEPTHS = (
     "MarksSpareALaneWithoutAQueue",
@@ -153,7 +154,7 @@ TARGETS = {
             "test_ack.FullPortDropsBulkFirst": OF_QUEUES,
             "test_group.OpaqueBulkKeepsItsOrder": OF_QUEUES,
         }
-        | {f"test_lanes.{test}": NO_LANES for test in TESTS_OF_SHARES},
+        | {f"test_lanes.{test}": NO_LANES for test in (*TESTS_OF_SHARES, FLOWS_OF_A_LANE)},
     ),
     "tofino": Elsewhere(
         "tofino",
@@ -166,6 +167,7 @@ TARGETS = {
         | {f"test_own_data.{test}": NO_ORDER for test in TESTS_OF_OWN_DATA}
         | {f"test_lanes.{test}": NO_DEPTH for test in TESTS_OF_DEPTHS}
         | {f"test_lanes.{test}": LANES_ARE_SET for test in TESTS_OF_SHARES}
+        | {f"test_lanes.{FLOWS_OF_A_LANE}": "its lanes are queues, and have none for flows"}
         | {"test_classify.DemotedPacketIsRegulated": DECIDED_BESIDE}
         | {"test_model.ProgramFollowsThePolicy": "the model has the gate, the hold and the ACK memory of v1model"}
         | {"test_flows.UnusedFlowAges": "its flow tables have no idle timeout; the controller goes by their counters"},

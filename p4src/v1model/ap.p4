@@ -107,7 +107,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         ScalableHold.apply(meta, standard_metadata.ingress_global_timestamp);
 
         bit<12> index = meta.egress_port ++ meta.class_id;
-        LaneDepth.apply(meta);
+        LaneDepth.apply(hdr, meta);
         Mark.apply(hdr, meta);
         if (meta.drop == 1) {
             dropped.count((bit<32>)index);

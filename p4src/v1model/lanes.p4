@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes: how many packets wait in the lane that a packet is about to join, as the last one left it.
+// lanes: how many packets wait in the lane that a packet is about to join, as the last one left it, and by what number the lane
+// tells its flow from others. Addresses and ports, and not the flow's index: a flow that gets known stays in order.
 //
-//   ingress:  lane_depth[egress port ++ lane] -> lane_depth; without a lane the most, as nobody else's is known
+//   ingress:  addresses, ports -> intrinsic_metadata_lane_flow
+//             lane_depth[egress port ++ lane] -> lane_depth; without a lane the most, as nobody else's is known
 //   egress:   packets behind the one that leaves -> lane_depth[egress port ++ lane]
 //
 // `mark` spares who has no queue of its own. A switch without lanes has one queue for all, and its depth is everybody's.
@@ -12,10 +14,13 @@
 @id(REGISTER_LANE_DEPTH)
 register<bit<19>>(LANES_SIZE) lane_depth;
 
-control LaneDepth(inout metadata_t meta) {
+control LaneDepth(in headers_t hdr, inout metadata_t meta) {
+    ConnectionHash() connection_hash;
+
     apply {
         meta.lane_depth = 0x7FFFF;
         if (meta.intrinsic_metadata_lane != 0) {
+            connection_hash.apply(hdr, meta, false, meta.intrinsic_metadata_lane_flow);
             lane_depth.read(meta.lane_depth, (bit<32>)(meta.egress_port ++ meta.intrinsic_metadata_lane));
         }
     }

@@ -279,7 +279,7 @@ def entries(draw: st.DrawFn, packets: list[tuple[int, bytes]]) -> Entries:
     for place in draw(st.sets(st.tuples(st.sampled_from((*PORTS, GROUP_PORT)), st.integers(1, 7)), max_size=2)):
         if draw(rarely):
             made.metered.add(place)
-    generation = draw(st.integers(0, 255))
+    generation = draw(st.integers(1, 255))
     ways = [(frame, port, made.forward.get((frame.dst, frame.vlan))) for port, frame in seen]
     for found in sorted({flow_key(frame, port, to) for frame, port, to in ways if frame.ip and to})[:INDICES]:
         key: list[Any] = list(found)

@@ -34,9 +34,14 @@ class Segment:
         return self.flags & (ACK | SYN | FIN | RST) == ACK and 20 <= self.header == self.length
 
     @property
+    def boundary(self) -> bool:
+        """Another connection begins on its addresses and ports, or one ends."""
+        return self.flags & (SYN | RST) != 0
+
+    @property
     def spared(self) -> bool:
         """No signal would slow its sender down: a pure ACK, or a SYN or RST of fewer than 64 bytes."""
-        return self.pure_ack or (self.flags & (SYN | RST) != 0 and 0 <= self.length < 64)
+        return self.pure_ack or (self.boundary and 0 <= self.length < 64)
 
 
 @dataclass(frozen=True)

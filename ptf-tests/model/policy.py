@@ -94,12 +94,12 @@ class Entries:
 class Memory:
     """demoted: when a packet of no flow was last above the meter of (port, queue).
 
-    identified: owners of flow indices that last said ECT(1) of the two. above: when one was last above the meter of its
-    queue.
+    identified: of owners of flow indices that have said ECT in their connection, whether ECT(1) was the last of the two.
+    above: when one was last above the meter of its queue.
     """
 
     demoted: dict[tuple[int, int], float] = field(default_factory=dict)
-    identified: set[tuple[int, int]] = field(default_factory=set)
+    identified: dict[tuple[int, int], bool] = field(default_factory=dict)
     above: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
@@ -149,7 +149,7 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     demoted = red or (open_to_hold and is_held(memory.demoted.get((egress, asked)), now))
     sent, marked = data, False
     index = egress << 3 | class_id
-    if (regulated or demoted) and not (frame.tcp and frame.tcp.spared):
+    if (regulated or demoted) and not is_spared(frame, flow, memory):
         in_lane = (asked == 0 or demoted) and lane_of(frame, port, entries) != 0
         acts, mark_only = feedback(frame, flow, egress, class_id, in_lane, entries)
         if acts:
@@ -161,8 +161,10 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     # From here on nothing is a matter of chance: the packet has happened.
     if red and open_to_hold:
         memory.demoted[egress, asked] = now
+    if flow and frame.tcp and frame.tcp.boundary:
+        memory.identified.pop(owner(flow), None)
     if flow and frame.ecn in (ECT0, ECT1):
-        (memory.identified.add if frame.ecn == ECT1 else memory.identified.discard)(owner(flow))
+        memory.identified[owner(flow)] = frame.ecn == ECT1
     if flow and scalable and red:
         memory.above[owner(flow)] = now
     if marked:
@@ -250,8 +252,18 @@ def fits(value: int, want: tuple[int, int] | range) -> bool:
 
 def is_scalable(frame: Frame, flow: Flow, memory: Memory, now: float) -> bool:
     """ECT(1), or CE of who last sent that, unless all marks were in vain or the flow is held (decision 21)."""
-    identified = frame.ecn == ECT1 or (frame.ecn == CE and owner(flow) in memory.identified)
+    begins = frame.tcp is not None and frame.tcp.boundary
+    identified = frame.ecn == ECT1 or (frame.ecn == CE and not begins and memory.identified.get(owner(flow), False))
     return identified and flow.scalable_feedback != ALWAYS and not is_held(memory.above.get(owner(flow)), now)
+
+
+def is_spared(frame: Frame, flow: Flow | None, memory: Memory) -> bool:
+    """Return whether no feedback acts: on who would not slow down, and on what an ECN-capable connection sends again
+    (RFC 3168, 6.1.5)."""
+    if frame.tcp is None:
+        return False
+    again = flow is not None and frame.ecn == NOT_ECT and owner(flow) in memory.identified
+    return frame.tcp.spared or (again and not frame.tcp.boundary)
 
 
 def owner(flow: Flow) -> tuple[int, int]:

@@ -182,3 +182,24 @@ class LaneKeepsItsRate(SharesTest):
         for order in self.both_ways((100, 100), rate=8, counts=(8, 11), size=1000):
             self.assertEqual((order.count("A"), order.count("B")), (8, 11))
             self.assertEqual(order[-1], "A", order)
+
+
+class FlowsOfALaneTakeTurns(SharesTest):
+    """Of two flows in a lane the one that has sent less does not wait for all that the other one has sent before."""
+
+    def runTest(self) -> None:
+        for source, target, station in ((STATION, SLOW, sends_in(STATION)), (UPLINK, SLOW, gets_in(SLOW, SLOW))):
+            self.modify(station)
+            self.keep_busy(OTHER_STATION, dscp=PRIORITY)
+            flows = {
+                name: [build_udp(source, target, sport=ord(name), size=1000 + number) for number in range(count)]
+                for name, count in (("A", 6), ("B", 2))
+            }
+            names = {bytes(frame): name for name, frames in flows.items() for frame in frames}
+            self.send(source, *flows["A"], *flows["B"])
+            left = [frame for frame in self.receive_rest(8) if frame in names]
+            order = "".join(names[frame] for frame in left)
+            self.assertEqual((order.count("A"), order.count("B")), (6, 2), order)
+            self.assertLessEqual(order.rindex("B"), 4, order)
+            for name, frames in flows.items():
+                self.assertEqual([frame for frame in left if names[frame] == name], [bytes(frame) for frame in frames])

@@ -328,3 +328,31 @@ class FeedbackIsAProbability(HostsTest):
         self.insert(flow_entry(STATION, UPLINK, scalable_feedback=one // 8), *class_feedback(one // 16))
         self.expect_share(1 / 4, build_udp(STATION, UPLINK, ecn=ECT1), "marked")
         self.expect_nothing()
+
+
+class WhatIsSentAgainPasses(HostsTest):
+    """Of a TCP connection that is ECN-capable, what is not ECN-capable is never dropped (RFC 3168, 6.1.5); of others it is."""
+
+    def runTest(self) -> None:
+        self.insert(*port_feedback(ALWAYS, ecn=[NOT_ECT]))
+        for version in (4, 6):
+            send = partial(build_tcp, STATION, UPLINK, version=version)
+            for index, capable in ((140 + version, ECT0), (150 + version, ECT1)):
+                flow = partial(flow_entry, STATION, UPLINK, version=version, protocol=6, sport=index, flow_index=index)
+                again, new = send(sport=index, ecn=NOT_ECT), send(sport=index, ecn=capable)
+                # Nobody knows of its connection yet, or has seen it be ECN-capable.
+                self.send_and_expect_drop(STATION, again)
+                self.insert(flow())
+                self.send_and_expect_drop(STATION, again)
+                self.send_and_expect(STATION, new, UPLINK)
+                self.send_and_expect(STATION, again, UPLINK)
+                # Another connection on its ports, whose SYN is spared, and another owner of its index, may be another.
+                self.send_and_expect(STATION, build_ack(STATION, UPLINK, sport=index, flags="S", version=version), UPLINK)
+                self.send_and_expect_drop(STATION, again)
+                self.send_and_expect(STATION, new, UPLINK)
+                self.modify(flow(generation=2))
+                self.send_and_expect_drop(STATION, again)
+            # A sender of datagrams that ends ECN has ended it.
+            self.insert(flow_entry(STATION, UPLINK, version=version, flow_index=160 + version))
+            self.send_and_expect(STATION, build_udp(STATION, UPLINK, ecn=ECT0, version=version), UPLINK)
+            self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version))

@@ -37,6 +37,7 @@
 pub mod dataplane_ops;
 mod digest;
 pub mod drops;
+mod flow_queues;
 mod jit;
 mod key_codec;
 pub mod link;
@@ -46,6 +47,7 @@ pub mod machine;
 pub mod port;
 mod profiles;
 pub mod program;
+mod queue;
 mod scheduler;
 pub mod state;
 pub mod store;

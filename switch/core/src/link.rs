@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use crate::flow_queues::Queued;
 use crate::link_trace::{Player, Trace};
+use crate::queue::Queue;
 use crate::scheduler::{BULK, Bucket, Scheduler, Set, highest, members, queue_of, set_of};
 pub use crate::scheduler::{LANES, Lane, MAX_WEIGHT, PLACES, QUEUES, QueueConfig, place};
 
@@ -88,26 +90,6 @@ impl LinkConfig {
     }
 }
 
-struct Queued<T> {
-    item: T,
-    bytes: u32,
-    enqueued: u64,
-}
-
-/// A FIFO with the limits of its own; those of queue 0 are for its lanes, too.
-struct Queue<T> {
-    fifo: VecDeque<Queued<T>>,
-    bytes: u64,
-    limit_packets: usize,
-    limit_bytes: u64,
-}
-
-impl<T> Queue<T> {
-    fn new() -> Queue<T> {
-        Queue { fifo: VecDeque::new(), bytes: 0, limit_packets: usize::MAX, limit_bytes: u64::MAX }
-    }
-}
-
 /// A packet that had to go before its turn.
 pub struct PushedOut<T> {
     pub item: T,
@@ -163,7 +145,7 @@ impl<T> Link<T> {
         let player = config.trace.clone().map(Player::new);
         let mut link = Link {
             config: LinkConfig::default(),
-            queues: std::array::from_fn(|_| Queue::new()),
+            queues: std::array::from_fn(Queue::new),
             waiting: 0,
             packets: 0,
             bytes: 0,
@@ -212,7 +194,7 @@ impl<T> Link<T> {
 
     /// Packets in one queue.
     pub fn depth(&self, queue: usize) -> usize {
-        self.queues[queue].fifo.len()
+        self.queues[queue].len()
     }
 
     /// Bytes in one queue.
@@ -247,7 +229,7 @@ impl<T> Link<T> {
     /// Returns true if the queue that a place is of takes so many bytes more, when of its packets and bytes these are gone.
     fn queue_has_room(&self, place: usize, bytes: u32, gone: (usize, u64)) -> bool {
         let queue = &self.queues[queue_of(place)];
-        let (packets, held) = if BULK & 1 << place == 0 { (queue.fifo.len(), queue.bytes) } else { self.bulk };
+        let (packets, held) = if BULK & 1 << place == 0 { (queue.len(), queue.bytes) } else { self.bulk };
         packets - gone.0 < queue.limit_packets && held - gone.1 + bytes as u64 <= queue.limit_bytes
     }
 
@@ -262,13 +244,33 @@ impl<T> Link<T> {
         self.scheduler.set_lane(place, lane);
     }
 
-    /// Tail drop: gives the packet back if the port's queues, or this one, are full.
+    /// Returns true if the port's queues, this one, and in a lane the flow, take so many bytes more.
+    #[inline]
+    pub fn takes(&self, queue: usize, flow: u32, bytes: u32) -> bool {
+        self.has_room(bytes, (0, 0))
+            && self.queue_has_room(queue, bytes, (0, 0))
+            && (queue < QUEUES || self.flow_has_room(queue, flow, bytes))
+    }
+
+    /// Returns true if a flow of a lane takes so many bytes more. How long it waits is known where the lane or the port has a
+    /// rate.
+    fn flow_has_room(&self, lane: usize, flow: u32, bytes: u32) -> bool {
+        let rate = self.scheduler.rate(lane).or(self.config.rate);
+        rate.is_none_or(|rate| self.queues[lane].flow_has_room(flow, bytes, rate))
+    }
+
+    /// Gives the packet back if the link does not take it.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
-        if !self.has_room(bytes, (0, 0)) || !self.queue_has_room(queue, bytes, (0, 0)) {
+        self.enqueue_flow(now, queue, 0, bytes, item)
+    }
+
+    /// As [`Link::enqueue`], with the packet's flow, by which a lane is shared.
+    pub fn enqueue_flow(&mut self, now: u64, queue: usize, flow: u32, bytes: u32, item: T) -> Result<(), T> {
+        if !self.takes(queue, flow, bytes) {
             return Err(item);
         }
         let to = &mut self.queues[queue];
-        to.fifo.push_back(Queued { item, bytes, enqueued: now });
+        to.push(flow, Queued { item, bytes, enqueued: now });
         to.bytes += bytes as u64;
         self.newest = now;
         self.waiting |= 1 << queue;
@@ -280,11 +282,29 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// Makes room for a packet that was given back: what would leave last goes, one by one, until [`Link::enqueue`]
-    /// takes the packet. Of queues that share by weight the longest loses its last packets, and of lanes the longest its
-    /// first. A lane that is the longest itself gives its first packet for the arriving one: with tail drop the flows
-    /// that have filled a lane keep it (RFC 2309, section 2, lock-out). `None`: what may go does not make enough room.
-    pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
+    /// Makes room for a packet that the link does not take: what would leave last goes, one by one, until it does. Of queues
+    /// that share by weight the longest loses its last packets. A lane loses the first of its longest flow, and if it is the
+    /// longest itself one packet for the arriving one: with tail drop the flows that have filled a lane keep it (RFC 2309,
+    /// section 2, lock-out). A flow that holds its part loses its own first. `None`: what may go does not make enough room.
+    pub fn push_out(&mut self, queue: usize, flow: u32, bytes: u32) -> Option<PushedOut<T>> {
+        let own = queue >= QUEUES && !self.flow_has_room(queue, flow, bytes);
+        let victim = match own {
+            true => queue,
+            false => self.longest_behind(queue, bytes).or_else(|| self.itself(queue, bytes))?,
+        };
+        let from = &mut self.queues[victim];
+        let dropped = match self.scheduler.shares_bulk(victim) {
+            _ if own => from.drop_first_of(flow),
+            true => from.drop_first(),
+            false => from.drop_last(),
+        };
+        let Queued { item, bytes, .. } = dropped?;
+        self.left(victim, bytes);
+        Some(PushedOut { item, queue: victim, bytes })
+    }
+
+    /// The place whose packets go for one of `queue`, if all that may go would make enough room.
+    fn longest_behind(&self, queue: usize, bytes: u32) -> Option<usize> {
         let longer = |other: &usize| self.queues[*other].bytes > self.queues[queue].bytes + bytes as u64;
         let beside = set_of(members(self.scheduler.beside(queue) & self.waiting).filter(longer));
         let mut from = self.scheduler.behind(queue) & self.waiting | beside;
@@ -293,32 +313,23 @@ impl<T> Link<T> {
             from = if queue_of(queue) == 0 { beside & BULK } else { 0 };
         }
         let of_queue = if queue_of(queue) == 0 { self.held(from & BULK) } else { (0, 0) };
-        let others = from != 0 && self.has_room(bytes, self.held(from)) && self.queue_has_room(queue, bytes, of_queue);
-        let victim = match others {
-            true => self.scheduler.last(from, |queue| self.queues[queue].bytes),
-            false if self.scheduler.shares_bulk(queue) => queue,
-            false => return None,
-        };
-        let queued = if self.scheduler.shares_bulk(victim) {
-            let gone = (1, self.queues[victim].fifo.front()?.bytes as u64);
-            // One packet for one, however far above a limit that has fallen the lane is.
-            if !(others || self.has_room(bytes, gone) && self.queue_has_room(queue, bytes, gone)) {
-                return None;
-            }
-            self.queues[victim].fifo.pop_front()
-        } else {
-            self.queues[victim].fifo.pop_back()
-        };
-        let Queued { item, bytes, .. } = queued?;
-        self.left(victim, bytes);
-        Some(PushedOut { item, queue: victim, bytes })
+        let enough = from != 0 && self.has_room(bytes, self.held(from)) && self.queue_has_room(queue, bytes, of_queue);
+        enough.then(|| self.scheduler.last(from, |queue| self.queues[queue].bytes))
+    }
+
+    /// The place itself, if it is a lane and one of its packets makes enough room, however far it is above a limit that has
+    /// fallen.
+    fn itself(&self, queue: usize, bytes: u32) -> Option<usize> {
+        let gone = (1, self.queues[queue].first_to_drop() as u64);
+        let enough = || self.depth(queue) > 0 && self.has_room(bytes, gone) && self.queue_has_room(queue, bytes, gone);
+        (self.scheduler.shares_bulk(queue) && enough()).then_some(queue)
     }
 
     /// A packet is not in its queue any more.
     fn left(&mut self, queue: usize, bytes: u32) {
         let from = &mut self.queues[queue];
         from.bytes -= bytes as u64;
-        if from.fifo.is_empty() {
+        if from.len() == 0 {
             self.waiting &= !(1 << queue);
         }
         self.packets -= 1;
@@ -337,7 +348,7 @@ impl<T> Link<T> {
         let unseen = now.saturating_sub(CATCH_UP_NS).max(self.allowed_at);
         let (queue, idle) = if self.scheduler.is_plain(self.waiting) {
             let queue = highest(self.waiting);
-            (queue, self.queues[queue].fifo.front()?.enqueued.max(unseen))
+            (queue, self.queues[queue].front()?.enqueued.max(unseen))
         } else {
             self.choose(now, unseen)?
         };
@@ -352,7 +363,7 @@ impl<T> Link<T> {
                 return None;
             }
         }
-        let Queued { item, bytes, enqueued } = self.queues[queue].fifo.pop_front()?;
+        let Queued { item, bytes, enqueued } = self.queues[queue].pop()?;
         self.left(queue, bytes);
         let start = self.wire.free_at.max(idle);
         self.current = (queue, start);
@@ -378,7 +389,7 @@ impl<T> Link<T> {
 
     /// Since or from when a queue has something that it may send.
     fn since(&self, queue: usize) -> u64 {
-        match self.queues[queue].fifo.front() {
+        match self.queues[queue].front() {
             Some(head) => head.enqueued.max(self.scheduler.ready_at(queue)),
             None => u64::MAX,
         }
@@ -437,7 +448,8 @@ impl<T> Link<T> {
         (self.packets, self.bytes, self.bulk, self.waiting) = (0, 0, (0, 0), 0);
         self.queues.iter_mut().for_each(|queue| queue.bytes = 0);
         self.scheduler.forget_lanes();
-        let queued = self.queues.iter_mut().flat_map(|queue| queue.fifo.drain(..).map(|queued| queued.item));
+        let queued =
+            self.queues.iter_mut().flat_map(|queue| std::iter::from_fn(|| queue.pop().map(|packet| packet.item)));
         let queued: Vec<T> = queued.collect();
         queued.into_iter().chain(self.flying.drain(..).map(|(_, item)| item))
     }

@@ -372,30 +372,28 @@ impl Switch {
         if let Some(port) = index.map(|index| &mut self.ports[index])
             && let Some(link) = &mut port.link
         {
-            state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
+            let mut flow = 0;
             if lane != 0 {
                 let weight = state.get(code.standard.lane_weight).min(u32::MAX.into()) as u32;
                 let rate = state.get(code.standard.lane_rate).min(u32::MAX.into()) as u32;
                 link.set_lane(queue, Lane { weight, rate });
+                flow = state.get(code.standard.lane_flow) as u32;
             }
-            park(machine, &mut packet);
-            let (bytes, counted) = (packet.state.length, &port.cells.queues[queue]);
-            loop {
-                match link.enqueue(now, queue, bytes, packet) {
-                    Ok(()) => {
-                        counted.enqueued(bytes as u64, link.depth_bytes(queue));
-                        break;
-                    }
-                    Err(refused) => packet = refused,
-                }
+            let (bytes, counted) = (state.packet.length, &port.cells.queues[queue]);
+            while !link.takes(queue, flow, bytes) {
                 count(&port.cells.queue_drops, 1);
-                let Some(last) = link.push_out(queue, bytes) else {
+                let Some(out) = link.push_out(queue, flow, bytes) else { break };
+                port.cells.queues[out.queue].pushed_out(out.bytes as u64);
+                self.pool.give(out.item);
+            }
+            state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
+            park(machine, &mut packet);
+            match link.enqueue_flow(now, queue, flow, bytes, packet) {
+                Ok(()) => counted.enqueued(bytes as u64, link.depth_bytes(queue)),
+                Err(refused) => {
                     counted.dropped(bytes as u64);
-                    self.pool.give(packet);
-                    break;
-                };
-                port.cells.queues[last.queue].pushed_out(last.bytes as u64);
-                self.pool.give(last.item);
+                    self.pool.give(refused);
+                }
             }
             port.cells.holds(link.packets(), link.bytes());
             self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));

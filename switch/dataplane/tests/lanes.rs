@@ -212,21 +212,21 @@ fn the_rate_of_queue_0_holds_back_all_its_lanes_together() {
 #[test]
 fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
     for limits in [(Some(4), None), (None, Some(400))] {
-        let mut config = LinkConfig { rate: Some(8_000), ..Default::default() };
+        let mut config = LinkConfig { rate: Some(80_000), ..Default::default() };
         (config.queues[0].limit_packets, config.queues[0].limit_bytes) = limits;
         let mut link: Link<usize> = Link::new(config, 1);
         let (short, long) = (place(1).unwrap(), place(2).unwrap());
         [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
         (0..4).for_each(|item| link.enqueue(0, long, 100, item).unwrap());
         assert!(link.enqueue(0, long, 100, 4).is_err());
-        assert_eq!(link.push_out(long, 100).unwrap().item, 0);
+        assert_eq!(link.push_out(long, 0, 100).unwrap().item, 0);
         link.enqueue(0, long, 100, 4).unwrap();
         // Others of the port have room, and take nobody's place.
         link.enqueue(0, 3, 100, 5).unwrap();
         // A short lane takes the place of the long one's first packet, until they are equal, and then of its own.
         for (item, lane, first) in [(6, long, 1), (7, long, 2), (8, short, 6)] {
             assert!(link.enqueue(0, short, 100, item).is_err());
-            let out = link.push_out(short, 100).unwrap();
+            let out = link.push_out(short, 0, 100).unwrap();
             assert_eq!((out.queue, out.item), (lane, first));
             link.enqueue(0, short, 100, item).unwrap();
         }
@@ -236,22 +236,22 @@ fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
 /// RFC 2309, section 2: with tail drop those who filled a queue keep it.
 #[test]
 fn a_full_lane_loses_its_first_packet_and_takes_each_that_arrives() {
-    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 4, ..Default::default() }, 1);
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 4, ..Default::default() }, 1);
     let lane = place(1).unwrap();
     link.set_lane(lane, Lane::default());
     (0..4).for_each(|item| link.enqueue(0, lane, 1000, item).unwrap());
     for item in 4..12 {
         assert!(link.enqueue(0, lane, 1000, item).is_err());
-        assert_eq!(link.push_out(lane, 1000).map(|out| out.item), Some(item - 4));
+        assert_eq!(link.push_out(lane, 0, 1000).map(|out| out.item), Some(item - 4));
         link.enqueue(0, lane, 1000, item).unwrap();
     }
     // One packet goes for one: not for a longer one, and not when the limit has fallen.
     let config = LinkConfig { limit_bytes: Some(4000), ..link.config().clone() };
     link.configure(config);
-    assert!(link.push_out(lane, 1001).is_none() && link.push_out(lane, 1000).is_some());
+    assert!(link.push_out(lane, 0, 1001).is_none() && link.push_out(lane, 0, 1000).is_some());
     let config = LinkConfig { limit_packets: 2, limit_bytes: None, ..link.config().clone() };
     link.configure(config);
-    assert!(link.push_out(lane, 60).is_none() && link.depth(lane) == 3);
+    assert!(link.push_out(lane, 0, 60).is_none() && link.depth(lane) == 3);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_program_without_lanes_after_one_with_some_has_plain_queues() {
     link.enqueue(0, lane, 1000, 0).unwrap();
     assert_eq!(link.clear().count(), 1);
     (1..3).for_each(|item| link.enqueue(0, 0, 1000, item).unwrap());
-    assert!(link.enqueue(0, 0, 1000, 3).is_err() && link.push_out(0, 1000).is_none());
+    assert!(link.enqueue(0, 0, 1000, 3).is_err() && link.push_out(0, 0, 1000).is_none());
     assert_eq!(link.dequeue(0).map(|packet| packet.item), Some(1));
 }
 
@@ -315,7 +315,7 @@ fn strict_priority_goes_before_lanes_and_lanes_before_a_queue_with_a_weight_abov
 
 #[test]
 fn a_full_port_drops_the_first_of_the_longest_lane() {
-    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(8_000), limit_packets: 6, ..Default::default() }, 1);
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 6, ..Default::default() }, 1);
     let (short, long) = (place(1).unwrap(), place(2).unwrap());
     [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
     (0..5).for_each(|item| link.enqueue(0, long, 1000, item).unwrap());
@@ -324,14 +324,14 @@ fn a_full_port_drops_the_first_of_the_longest_lane() {
     let mut pushed = Vec::new();
     for item in 6..10 {
         while link.enqueue(0, short, 1000, item).is_err() {
-            let out = link.push_out(short, 1000).unwrap();
+            let out = link.push_out(short, 0, 1000).unwrap();
             pushed.push((out.queue, out.item));
         }
     }
     assert_eq!(pushed, [(long, 0), (long, 1), (short, 5), (short, 6)]);
     // What has strict priority takes the place of either.
     assert!(link.enqueue(0, 7, 1000, 10).is_err());
-    assert!(link.push_out(7, 1000).is_some());
+    assert!(link.push_out(7, 0, 1000).is_some());
 }
 
 proptest! {
@@ -370,6 +370,145 @@ proptest! {
         drain(&mut link, &mut expected, u64::MAX, &mut at);
         prop_assert!(expected.iter().all(VecDeque::is_empty));
         prop_assert_eq!((link.packets(), link.bytes()), (0, 0));
+    }
+}
+
+/// Runs a lane in which each flow always has so many packets waiting, of so many bytes; the bytes that each sent.
+fn backlogged_flows(flows: &[(usize, u32)], end: u64) -> Vec<u64> {
+    let mut link: Link<usize> = Link::new(wire(10_000_000), 1);
+    let lane = place(7).unwrap();
+    let (mut sent, mut waits, mut now) = (vec![0; flows.len()], vec![0; flows.len()], 0);
+    link.set_lane(lane, Lane::default());
+    loop {
+        for (flow, &(packets, bytes)) in flows.iter().enumerate() {
+            for _ in waits[flow]..packets {
+                link.enqueue_flow(now, lane, flow as u32, bytes, flow).unwrap();
+            }
+            waits[flow] = packets;
+        }
+        now = link.deadline().unwrap();
+        if now >= end {
+            return sent;
+        }
+        while let Some(dequeued) = link.dequeue(now) {
+            sent[dequeued.item] += dequeued.bytes as u64;
+            waits[dequeued.item] -= 1;
+            link.transmit(dequeued.bytes as usize, dequeued.item);
+        }
+        while link.arrived(now).is_some() {}
+    }
+}
+
+#[test]
+fn flows_of_a_lane_share_it_equally_however_much_waits_of_each() {
+    let flows: Vec<_> = (0..200).map(|flow| (2 + flow % 14, 400 + 100 * (flow as u32 % 12))).collect();
+    let sent = backlogged_flows(&flows, 60 * SECOND);
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(most - least <= 2 * 1514, "{least} to {most}");
+    // A frame longer than a turn pays in the next ones.
+    let sent = backlogged_flows(&[(2, 9000), (2, 1000)], 20 * SECOND);
+    assert!(sent[0].abs_diff(sent[1]) <= 2 * 9000, "{sent:?}");
+}
+
+#[test]
+fn more_flows_than_a_lane_tells_apart_share_what_is_left() {
+    let sent = backlogged_flows(&[(1, 1000); 3000], 60 * SECOND);
+    assert_eq!(sent.iter().filter(|&&bytes| bytes > 0).count(), 3000);
+}
+
+#[test]
+fn a_flow_holds_no_more_than_its_part_of_a_lane() {
+    // 4 s of 80 kbit/s are 40 packets of 1000 bytes; and two full frames are the least of a flow.
+    let lane = place(1).unwrap();
+    for (flows, rate, each) in [(1, 0, 40), (4, 0, 10), (20, 0, 3), (200, 0, 3), (4, 40, 5)] {
+        let mut link: Link<u32> = Link::new(wire(80_000), 1);
+        link.set_lane(lane, Lane { weight: 1, rate });
+        for (turn, flow) in (0..60).flat_map(|turn| (0..flows).map(move |flow| (turn, flow))) {
+            while !link.takes(lane, flow, 1000) {
+                assert_eq!(link.push_out(lane, flow, 1000).map(|out| out.item / 1000), Some(flow));
+            }
+            link.enqueue_flow(0, lane, flow, 1000, 1000 * flow + turn).unwrap();
+        }
+        assert_eq!(link.depth(lane), (each * flows) as usize, "{flows} flows");
+        // The newest are left.
+        let left: Vec<_> = link.clear().collect();
+        assert!(left.iter().all(|item| item % 1000 >= 60 - each), "{flows} flows");
+    }
+    // Where nobody knows how long it waits there is no such part.
+    let mut link: Link<u32> = Link::new(LinkConfig { limit_packets: 500, ..Default::default() }, 1);
+    link.set_lane(lane, Lane::default());
+    assert!((0..500).all(|item| link.enqueue_flow(0, lane, 1, 1000, item).is_ok()));
+}
+
+#[test]
+fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
+    let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 6, ..Default::default() }, 1);
+    let lane = place(1).unwrap();
+    link.set_lane(lane, Lane::default());
+    (0..4).for_each(|item| link.enqueue_flow(0, lane, 1, 1000, item).unwrap());
+    (4..6).for_each(|item| link.enqueue_flow(0, lane, 2, 1000, item).unwrap());
+    let mut lost = Vec::new();
+    for item in 6..9 {
+        assert!(!link.takes(lane, 3, 1000));
+        lost.push(link.push_out(lane, 3, 1000).unwrap().item);
+        link.enqueue_flow(0, lane, 3, 1000, item).unwrap();
+    }
+    assert_eq!(lost[..2], [0, 1]);
+    assert_eq!(link.depth(lane), 6);
+    // A flow that loses its only packet loses its turn, too.
+    let config = LinkConfig { limit_packets: 1, ..link.config().clone() };
+    let mut one: Link<usize> = Link::new(config, 1);
+    one.set_lane(lane, Lane::default());
+    for flow in 0..5 {
+        if flow > 0 {
+            assert_eq!(one.push_out(lane, flow, 1000).map(|out| out.item), Some(flow as usize - 1));
+        }
+        one.enqueue_flow(0, lane, flow, 1000, flow as usize).unwrap();
+    }
+    assert_eq!(one.dequeue(SECOND).map(|packet| packet.item), Some(4));
+    assert!(one.packets() == 0 && one.dequeue(SECOND).is_none());
+}
+
+proptest! {
+    /// However flows come, go and are dropped: each stays in order, and every packet leaves once.
+    #[test]
+    fn order_within_a_flow_holds(
+        offers in prop::collection::vec((0u64..2_000_000, 0u32..2000, 60u32..9000), 1..400),
+        flows in 1u32..2000, limit in 1u32..100,
+    ) {
+        let mut link: Link<(u32, usize)> = Link::new(LinkConfig { limit_packets: limit, ..wire(5_000_000) }, 1);
+        let lane = place(2).unwrap();
+        link.set_lane(lane, Lane::default());
+        let mut waiting: std::collections::HashMap<u32, VecDeque<usize>> = Default::default();
+        let (mut now, mut held) = (0, 0);
+        let serve = |link: &mut Link<(u32, usize)>, waiting: &mut std::collections::HashMap<u32, VecDeque<usize>>, end| {
+            let mut left = 0;
+            while let Some(at) = link.deadline().filter(|at| *at <= end) {
+                while let Some(dequeued) = link.dequeue(at) {
+                    let (flow, item) = dequeued.item;
+                    assert_eq!(waiting.get_mut(&flow).unwrap().pop_front(), Some(item));
+                    link.transmit(dequeued.bytes as usize, dequeued.item);
+                    left += 1;
+                }
+                while link.arrived(at).is_some() {}
+            }
+            left
+        };
+        for (item, (gap, flow, bytes)) in offers.into_iter().enumerate() {
+            now += gap;
+            held -= serve(&mut link, &mut waiting, now);
+            while !link.takes(lane, flow % flows, bytes) {
+                let (flow, item) = link.push_out(lane, flow % flows, bytes).unwrap().item;
+                assert_eq!(waiting.get_mut(&flow).unwrap().pop_front(), Some(item));
+                held -= 1;
+            }
+            link.enqueue_flow(now, lane, flow % flows, bytes, (flow % flows, item)).unwrap();
+            waiting.entry(flow % flows).or_default().push_back(item);
+            held += 1;
+            prop_assert_eq!(link.packets(), held);
+        }
+        held -= serve(&mut link, &mut waiting, u64::MAX);
+        prop_assert!(held == 0 && link.packets() == 0 && link.bytes() == 0 && waiting.values().all(VecDeque::is_empty));
     }
 }
 

@@ -483,5 +483,6 @@ fn standard(phv: &Phv, asm: &mut Assembler) -> Result<Standard, LoadError> {
         lane: optional("intrinsic_metadata_lane", zero)?,
         lane_weight: optional("intrinsic_metadata_lane_weight", zero)?,
         lane_rate: optional("intrinsic_metadata_lane_rate", zero)?,
+        lane_flow: optional("intrinsic_metadata_lane_flow", zero)?,
     })
 }

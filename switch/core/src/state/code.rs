@@ -334,10 +334,11 @@ pub struct Standard {
     pub mcast_grp: FieldRef,
     pub egress_rid: FieldRef,
     pub priority: FieldRef,
-    /// Beyond v1model: a lane of queue 0, its weight and its rate ([`Lane`](crate::scheduler::Lane)).
+    /// Beyond v1model: a lane of queue 0, its weight and its rate ([`Lane`](crate::scheduler::Lane)), and a flow within it.
     pub lane: FieldRef,
     pub lane_weight: FieldRef,
     pub lane_rate: FieldRef,
+    pub lane_flow: FieldRef,
 }
 
 #[derive(Debug, Default)]
