@@ -94,8 +94,8 @@ class Entries:
 class Memory:
     """demoted: when a packet of no flow was last above the meter of (port, queue).
 
-    identified: of owners of flow indices that have said ECT in their connection, whether ECT(1) was the last of the two.
-    above: when one was last above the meter of its queue.
+    identified: owners of flow indices that have said ECT in their connection, and whether ECT(1) was the last of the
+    two. above: when one was last above the meter of its queue.
     """
 
     demoted: dict[tuple[int, int], float] = field(default_factory=dict)

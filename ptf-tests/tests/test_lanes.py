@@ -185,7 +185,7 @@ class LaneKeepsItsRate(SharesTest):
 
 
 class FlowsOfALaneTakeTurns(SharesTest):
-    """Of two flows in a lane the one that has sent less does not wait for all that the other one has sent before."""
+    """Two flows of a lane take turns: who has sent less does not wait for all that the other one has sent before."""
 
     def runTest(self) -> None:
         for source, target, station in ((STATION, SLOW, sends_in(STATION)), (UPLINK, SLOW, gets_in(SLOW, SLOW))):

@@ -331,7 +331,7 @@ class FeedbackIsAProbability(HostsTest):
 
 
 class WhatIsSentAgainPasses(HostsTest):
-    """Of a TCP connection that is ECN-capable, what is not ECN-capable is never dropped (RFC 3168, 6.1.5); of others it is."""
+    """Data that an ECN-capable connection sends again is never dropped (RFC 3168, 6.1.5); that of others is."""
 
     def runTest(self) -> None:
         self.insert(*port_feedback(ALWAYS, ecn=[NOT_ECT]))
@@ -347,7 +347,9 @@ class WhatIsSentAgainPasses(HostsTest):
                 self.send_and_expect(STATION, new, UPLINK)
                 self.send_and_expect(STATION, again, UPLINK)
                 # Another connection on its ports, whose SYN is spared, and another owner of its index, may be another.
-                self.send_and_expect(STATION, build_ack(STATION, UPLINK, sport=index, flags="S", version=version), UPLINK)
+                self.send_and_expect(
+                    STATION, build_ack(STATION, UPLINK, sport=index, flags="S", version=version), UPLINK
+                )
                 self.send_and_expect_drop(STATION, again)
                 self.send_and_expect(STATION, new, UPLINK)
                 self.modify(flow(generation=2))
