@@ -13,7 +13,7 @@ from accesspoint.experiments.runs import registry
 from accesspoint.experiments.verdict.audit import Audit
 from accesspoint.experiments.verdict.goals import Decision, Verdict, decide
 
-CAKES = ("cake-ack-filter", "cake-hosts", "cake-inside", "cake-autorate")
+CAKES = ("cake-ack-filter", "cake-rtt", "cake-hosts", "cake-inside", "cake-autorate")
 """Set-ups of CAKE; the best one for the goal's traffic is shown."""
 CLASSES = "htb"
 """Peer for settings of stations, of which CAKE has none; it is shown where an experiment has it."""

@@ -13,7 +13,7 @@ from accesspoint.experiments.verdict.goals import Table
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs/results"
 TESTBED = "peers-testbed"
-ARMS = {"fifo": "FIFO", "cake-ack-filter": "CAKE with `ack-filter`", "ours": "**this access point**"}
+ARMS = {"fifo": "FIFO", "cake-rtt": "CAKE with `ack-filter`, `rtt 1s` down", "ours": "**this access point**"}
 MEASURES = ("download_during", "upload_during", "ping_mean")
 BLOCK = re.compile(r"(<!-- made by .*? -->\n).*?(<!-- end -->)", re.S)
 

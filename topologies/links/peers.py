@@ -70,6 +70,10 @@ PEERS = {
         Peer("cake", "CAKE", "cake", "bandwidth {rate}bit raw", shapes=True),
         Peer("cake-ack-filter", "CAKE with its ACK filter", "cake", "bandwidth {rate}bit raw ack-filter", shapes=True),
         Peer(
+            "cake-rtt", "CAKE with its ACK filter, and rtt 1s on the downlink", "cake",
+            "bandwidth {rate}bit raw ack-filter", shapes=True, station="rtt 1s",
+        ),
+        Peer(
             "cake-hosts", "CAKE for stations", "cake", "bandwidth {rate}bit raw", shapes=True,
             uplink="ack-filter dual-srchost", station="dual-dsthost",
         ),

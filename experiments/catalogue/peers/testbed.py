@@ -11,13 +11,18 @@ from accesspoint.experiments.catalogue.peers import (
     measured_before,
     ping_added,
 )
-from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
+from accesspoint.experiments.experiment import Arm, Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, quantile, rate
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES
 
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
+BURSTS = Arm(
+    "cake-rtt", "CAKE with its ACK filter, and rtt 1s on the downlink", "peer", options={"peer": "cake-rtt"}
+)  # fmt: skip
+"""ACKs that a frame of the upload has held back arrive at once, and what they release waits longer in the downlink's
+queue than the target of 5 ms: by default CAKE marks that."""
 
 EXPERIMENT = Experiment(
     name="peers-testbed",
@@ -26,9 +31,10 @@ EXPERIMENT = Experiment(
     question="Do today's queue disciplines keep a download alive during an upload as well as this access point does, "
     "and what do they leave of the upload and of the delay?",
     scene=AccessPoint(
-        PROFILES["testbed"], SECONDS, (Flow("download", "down"), Flow("upload", "up", UP, DOWN_AGAIN)), peers=PEERS
+        PROFILES["testbed"], SECONDS, (Flow("download", "down"), Flow("upload", "up", UP, DOWN_AGAIN)),
+        peers=(*PEERS, BURSTS.name),
     ),
-    arms=(FIFO, *PEER_ARMS, OUR_ARM),
+    arms=(FIFO, *PEER_ARMS, BURSTS, OUR_ARM),
     measures=(
         Measure("download_alone", "Mb/s", "download, before the upload", rate("download", 0, UP)),
         Measure("download_during", "Mb/s", "download during the upload", rate("download", UP, DOWN_AGAIN)),
