@@ -26,7 +26,7 @@ SINCE = "2026-11-28"
 DIRTY = "-dirty"
 TESTS = (":(exclude)*/tests/*", ":(exclude)*.md")
 PARTS: Mapping[str, tuple[str, ...]] = {
-    "p4src": ("p4src", ":(exclude)p4src/testdata"),
+    "p4src": ("p4src/compiled/ap.json", "p4src/compiled/ap.p4info.txtpb"),
     "switch": ("switch", ":(exclude)switch/testdata", ":(exclude)switch/fuzz"),
     "controller": ("controller", ":(exclude)controller/web", ":(exclude)controller/monitoring"),
     "hosts": ("hosts",),

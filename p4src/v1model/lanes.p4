@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lanes: how many packets wait in the lane that a packet is about to join, as the last one left it, and by what number the lane
-// tells its flow from others. Addresses and ports, and not the flow's index: a flow that gets known stays in order.
+// distinguishes its flow. Addresses and ports, and not the flow's index: a flow that gets known stays in order.
 //
 //   ingress:  addresses, ports -> intrinsic_metadata_lane_flow
 //             lane_depth[egress port ++ lane] -> lane_depth; without a lane the most, as nobody else's is known
