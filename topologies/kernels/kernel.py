@@ -136,7 +136,7 @@ def _script(command: list[str], clock: str, more: Mapping[str, str]) -> str:
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {**more}
     if clock == VIRTUAL:
         environment["PYTHONHASHSEED"] = "0"  # the same order of sets in every run
-    environment |= {INSIDE: "1", _CLOCK: clock, "HOME": "/tmp", "PATH": _PATH}
+    environment |= {INSIDE: "1", _CLOCK: clock, "HOME": "/tmp", "PATH": _path()}
     environment |= {"COLUMNS": str(size.columns), "LINES": str(size.lines)}
     exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     if clock == VIRTUAL:
@@ -147,6 +147,11 @@ def _script(command: list[str], clock: str, more: Mapping[str, str]) -> str:
         # The console is a terminal in there all the same: what the lab prints must look as it does here.
         line = f"stty -opost -echo; set -o pipefail; {line} 2>&1 | cat"
     return "\n".join([f"cd {shlex.quote(str(ROOT))}", *exports, line, ""])
+
+
+def _path() -> str:
+    """Return a PATH for in there, which ends with what this one adds: targets are searched for there."""
+    return os.pathsep.join(dict.fromkeys([*_PATH.split(os.pathsep), *os.get_exec_path()]))
 
 
 def _boot(kernel: Kernel, exchange: Path, clock: str, longest: float | None) -> int:

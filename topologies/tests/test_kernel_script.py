@@ -6,12 +6,20 @@ import shlex
 import subprocess
 import sys
 
+import pytest
+
 from accesspoint.topologies.kernels import kernel
 
 
 def test_script_has_the_environment_it_is_given() -> None:
     lines = kernel._script(["true"], kernel.REAL, {"FILES": "/a b/mine.py"}).splitlines()
     assert f"export FILES={shlex.quote('/a b/mine.py')}" in lines and "export LAB_KERNEL=1" in lines
+
+
+def test_path_there_ends_with_what_this_one_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/opt/bmv2/bin:/usr/bin")
+    paths = [line for line in kernel._script(["true"], kernel.REAL, {}).splitlines() if line.startswith("export PATH=")]
+    assert len(paths) == 1 and paths[0].endswith("/bin:/opt/bmv2/bin") and paths[0].count("/usr/bin") == 1
 
 
 HOLD = """
