@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One case, in a network, a /tmp and a process tree of its own: `python -m accesspoint.checks.foreign.isolated`.
 
-Prints the outcome as a line of JSON. Whatever a client starts, and writes to /tmp, /usr/local or /etc, is gone when
-this process ends, be it by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
+Prints the outcome as a line of JSON. Whatever a client starts, and writes to /tmp, /usr/local, /etc or /run, is gone
+when this process ends, be it by SIGKILL: clients use fixed names, as `/tmp/p4s.s1.log`."""
 
 import argparse
 import dataclasses
@@ -56,10 +56,10 @@ def main() -> int:
 
 
 def own_files() -> None:
-    """Have all that is written to /tmp, /usr/local and /etc from now on vanish with the mount namespace."""
+    """Have all that is written to /tmp, /usr/local, /etc and /run from now on vanish with the mount namespace."""
     spare = Path("/mnt")
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", spare], check=True)
-    for number, place in enumerate(("/tmp", "/usr/local", "/etc")):
+    for number, place in enumerate(("/tmp", "/usr/local", "/etc", "/run")):
         upper, work = spare / f"upper{number}", spare / f"work{number}"
         upper.mkdir()
         work.mkdir()

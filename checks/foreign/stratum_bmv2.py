@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stratum_bmv2`, Stratum's server of a BMv2, by the switch that is called `simple_switch_grpc`.
 
-Takes the options that finsy's networks give, and starts the switch with BMv2's; its ports are in the chassis file."""
+Takes the options that finsy's networks give, and starts the switch with BMv2's; its ports are in the chassis file. As
+Stratum's have no Thrift, that of a BMv2 gets a port of its own: several run in a network."""
 
 import os
 import re
 import sys
 from pathlib import Path
+
+THRIFT = 9100  # and the last digits of the P4Runtime port
 
 
 def main() -> None:
@@ -16,6 +19,7 @@ def main() -> None:
     ports = re.findall(r'singleton_ports \{\s*id: (\d+)\s*name: "([^"]+)"', chassis)
     words = ["--no-p4", "--log-console", "--log-level", given["bmv2_log_level"], "--device-id", given["device_id"]]
     words += [word for number, name in ports for word in ("-i", f"{number}@{name}")]
+    words += ["--thrift-port", str(THRIFT + int(given["external_stratum_urls"].rpartition(":")[2]) % 1000)]
     words += ["--", "--cpu-port", given["cpu_port"], "--grpc-server-addr", given["external_stratum_urls"]]
     if "server_cert_file" in given:
         words += ["--grpc-server-ssl", "--grpc-server-with-client-auth"]

@@ -16,14 +16,28 @@ from accesspoint.checks.foreign.clients.finsy_client import CLIENT
 from accesspoint.checks.foreign.stand import CLIENTS, MININET, Stand, last
 
 STRATUM = Path(__file__).parents[1] / "stratum_bmv2.py"
+BOTH = "apswitch", "bmv2"
+NO_GNMI = "BMv2 has no gNMI; that of Stratum's is Stratum's own"
 KNOWN = {
-    "int": "its demo writes an entry into tables without a key, which P4_16 (section 14.2.1.1) gives none: apswitch "
-    "refuses that, BMv2 takes it",
-    "ngsdn": "it asks for a sample of counters every 10000 ns; apswitch has one every 10 ms at most, and must refuse "
-    "less (gNMI specification, 3.5.1.5.2)",
-    "mtls": "of a refused client certificate the test wants the message of a closed socket; apswitch sends a TLS alert",
-    "simple": "the test calls Mininet's `iperf`, which may hang with any switch "
-    "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",
+    "gnmi": {"bmv2": NO_GNMI},
+    "int": dict.fromkeys(
+        BOTH,
+        "its demo writes an entry into tables without a key, which P4_16 (section 14.2.1.1) gives none: both refuse it",
+    ),
+    "ngsdn": {
+        "apswitch": "it asks for a sample of counters every 10000 ns; apswitch has one every 10 ms at most, and must "
+        "refuse less (gNMI specification, 3.5.1.5.2)",
+        "bmv2": NO_GNMI,
+    },
+    "mtls": {
+        "apswitch": "of a refused client certificate the test wants the message of a closed socket; apswitch sends a "
+        "TLS alert"
+    },
+    "simple": dict.fromkeys(
+        BOTH,
+        "the test calls Mininet's `iperf`, which may hang with any switch "
+        "([mininet/mininet#1060](https://github.com/mininet/mininet/issues/1060)), and wants Mbit/s of it",
+    ),
 }
 SEVERAL = "finsy gives no Thrift port, so that several BMv2 that have Thrift, as here, want the same one"
 EXAMPLES = {
@@ -81,6 +95,6 @@ for _name, _task in EXAMPLES.items():
             partial(run, name=_name),
             folder="finsy",
             seconds=240,
-            known={"bmv2": SEVERAL} | (dict.fromkeys(("apswitch", "bmv2"), KNOWN[_name]) if _name in KNOWN else {}),
+            known={"bmv2": SEVERAL} | KNOWN.get(_name, {}),
         )
     )
