@@ -20,6 +20,7 @@ BOTH = "apswitch", "bmv2"
 NO_GNMI = "BMv2 has no gNMI; that of Stratum's is Stratum's own"
 KNOWN = {
     "gnmi": {"bmv2": NO_GNMI},
+    "hello": {"bmv2": NO_GNMI},
     "int": dict.fromkeys(
         BOTH,
         "its demo writes an entry into tables without a key, which P4_16 (section 14.2.1.1) gives none: both refuse it",
@@ -44,7 +45,7 @@ EXAMPLES = {
     "basic": "entries from a file, ping between all hosts, the expected tables",
     "flowcache": "flows set on packet-in and taken away when idle, ping",
     "gnmi": "a port's state by get and by subscription, on Stratum's switch",
-    "hello": "four controllers of one switch, with roles, packet-in and ping",
+    "hello": "three of Stratum's switches: flooding, learning by packet-in, a controller with a role, ping",
     "int": "in-band telemetry through three of Stratum's switches, the expected tables",
     "l2switch": "a learning switch: digests, idle timeouts, the expected tables",
     "mtls": "TLS with certificates of both sides, valid and not; without those of Stratum",
