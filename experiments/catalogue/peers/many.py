@@ -65,6 +65,7 @@ EXPERIMENT = Experiment(
         Measure("download_during", "Mb/s", "download during the uploads", rate("download", SETTLED)),
         Measure("download_starting", "Mb/s", "download in their first 20 s", rate("download", UP, SETTLED)),
         Measure("uploads", "Mb/s", "uploads together", rate("uploads", SETTLED)),
+        Measure("uploads_in_all", "Mb/s", "uploads together, from their first packet on", rate("uploads", UP)),
         Measure("fair", "", "Jain's index of the uploads", jain("uploads*", SETTLED, quantity="stream_mbps")),
         Measure("ping_p50", "ms", "ping under load, median", quantile("ping_ms", 0.5, SETTLED), "{:.1f}"),
         Measure("ping_mean", "ms", "ping under load, mean", mean("ping_ms", SETTLED), "{:.1f}"),
