@@ -17,7 +17,7 @@ from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs.store import Run
 
 FOLDER = "raw"
-MAX_BYTES = 2_000_000  # in the checkout
+MAX_BYTES = 2_500_000  # in the checkout
 RUNS = b"runs"
 
 
