@@ -91,7 +91,6 @@ def switches(stand: Stand) -> None:
 )  # fmt: skip
 def frrouters(stand: Stand) -> str:
     pings = [("h1", "h4"), ("h1", "h2")]
-    subprocess.run(["modprobe", "--quiet", "mpls_router"], check=False)
     if mpls := Path("/proc/sys/net/mpls").is_dir():
         pings.append(("h1", "h3"))
     routed(stand, "frrouters", pings=tuple(pings))
