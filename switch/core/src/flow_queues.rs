@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits in a lane: a FIFO for each flow, and these share the lane equally, by deficit round robin over bytes. A flow is
+//! The packets of a lane: a FIFO for each flow, and these share the lane equally, by deficit round robin over bytes. A flow is
 //! a number that comes with the packet; those whose packets bring none are one flow.
 //!
-//! As fq_codel (RFC 8290) and CAKE do it, but for what a program's own queues are for: flows that just begin, and delay.
+//! As fq_codel (RFC 8290) and CAKE do it, without their priority of flows that just begin and their control of delay: these
+//! are the program's.
 
 use std::collections::VecDeque;
 

@@ -8,7 +8,7 @@ use crate::scheduler::QUEUES;
 
 /// Flows of a lane hold together what it sends in so long (s), each of them an equal part, but no less than so many bytes: a
 /// window does not fall below two segments.
-const LANE_SECONDS: u64 = 4;
+const LANE_SECONDS: u64 = 1;
 const MIN_OF_FLOW: u64 = 2 * 1514;
 
 /// Packets in their order: that of their arrival, and in a lane that of its flows' turns.
@@ -59,7 +59,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Bytes of the packet that [`Queue::drop_first`] takes.
+    /// Bytes of the packet that [`Queue::drop_first`] takes of no flow in particular.
     pub fn first_to_drop(&self) -> u32 {
         let bytes = match &self.held {
             Held::Fifo(fifo) => fifo.front().map(|packet| packet.bytes),
@@ -80,27 +80,22 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the first packet of a flow.
-    pub fn drop_first_of(&mut self, flow: u32) -> Option<Queued<T>> {
+    /// Takes the first packet, in a lane that of a flow, or of its longest.
+    pub fn drop_first(&mut self, flow: Option<u32>) -> Option<Queued<T>> {
         match &mut self.held {
             Held::Fifo(fifo) => fifo.pop_front(),
-            Held::Flows(flows) => flows.drop_first_of(flow),
+            Held::Flows(flows) => match flow {
+                Some(flow) => flows.drop_first_of(flow),
+                None => flows.drop_first(),
+            },
         }
     }
 
-    /// Takes the first packet, in a lane that of its longest flow.
-    pub fn drop_first(&mut self) -> Option<Queued<T>> {
-        match &mut self.held {
-            Held::Fifo(fifo) => fifo.pop_front(),
-            Held::Flows(flows) => flows.drop_first(),
-        }
-    }
-
-    /// Takes the last packet.
+    /// Takes the last packet of a FIFO.
     pub fn drop_last(&mut self) -> Option<Queued<T>> {
         match &mut self.held {
             Held::Fifo(fifo) => fifo.pop_back(),
-            Held::Flows(flows) => flows.drop_first(),
+            Held::Flows(_) => None,
         }
     }
 }

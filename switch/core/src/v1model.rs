@@ -380,20 +380,22 @@ impl Switch {
                 flow = state.get(code.standard.lane_flow) as u32;
             }
             let (bytes, counted) = (state.packet.length, &port.cells.queues[queue]);
-            while !link.takes(queue, flow, bytes) {
+            let mut takes = link.takes(queue, flow, bytes);
+            while !takes {
                 count(&port.cells.queue_drops, 1);
                 let Some(out) = link.push_out(queue, flow, bytes) else { break };
                 port.cells.queues[out.queue].pushed_out(out.bytes as u64);
                 self.pool.give(out.item);
+                takes = link.takes(queue, flow, bytes);
             }
-            state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
-            park(machine, &mut packet);
-            match link.enqueue_flow(now, queue, flow, bytes, packet) {
-                Ok(()) => counted.enqueued(bytes as u64, link.depth_bytes(queue)),
-                Err(refused) => {
-                    counted.dropped(bytes as u64);
-                    self.pool.give(refused);
-                }
+            if takes {
+                state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
+                park(machine, &mut packet);
+                link.push(now, queue, flow, bytes, packet);
+                counted.enqueued(bytes as u64, link.depth_bytes(queue));
+            } else {
+                counted.dropped(bytes as u64);
+                self.pool.give(packet);
             }
             port.cells.holds(link.packets(), link.bytes());
             self.due = self.due.min(link.deadline().unwrap_or(u64::MAX));

@@ -382,7 +382,7 @@ fn backlogged_flows(flows: &[(usize, u32)], end: u64) -> Vec<u64> {
     loop {
         for (flow, &(packets, bytes)) in flows.iter().enumerate() {
             for _ in waits[flow]..packets {
-                link.enqueue_flow(now, lane, flow as u32, bytes, flow).unwrap();
+                link.push(now, lane, flow as u32, bytes, flow);
             }
             waits[flow] = packets;
         }
@@ -418,16 +418,16 @@ fn more_flows_than_a_lane_tells_apart_share_what_is_left() {
 
 #[test]
 fn a_flow_holds_no_more_than_its_part_of_a_lane() {
-    // 4 s of 80 kbit/s are 40 packets of 1000 bytes; and two full frames are the least of a flow.
+    // 1 s of 320 kbit/s are 40 packets of 1000 bytes; and two full frames are the least of a flow.
     let lane = place(1).unwrap();
-    for (flows, rate, each) in [(1, 0, 40), (4, 0, 10), (20, 0, 3), (200, 0, 3), (4, 40, 5)] {
-        let mut link: Link<u32> = Link::new(wire(80_000), 1);
+    for (flows, rate, each) in [(1, 0, 40), (4, 0, 10), (20, 0, 3), (200, 0, 3), (4, 160, 5)] {
+        let mut link: Link<u32> = Link::new(wire(320_000), 1);
         link.set_lane(lane, Lane { weight: 1, rate });
         for (turn, flow) in (0..60).flat_map(|turn| (0..flows).map(move |flow| (turn, flow))) {
             while !link.takes(lane, flow, 1000) {
                 assert_eq!(link.push_out(lane, flow, 1000).map(|out| out.item / 1000), Some(flow));
             }
-            link.enqueue_flow(0, lane, flow, 1000, 1000 * flow + turn).unwrap();
+            link.push(0, lane, flow, 1000, 1000 * flow + turn);
         }
         assert_eq!(link.depth(lane), (each * flows) as usize, "{flows} flows");
         // The newest are left.
@@ -437,7 +437,7 @@ fn a_flow_holds_no_more_than_its_part_of_a_lane() {
     // Where nobody knows how long it waits there is no such part.
     let mut link: Link<u32> = Link::new(LinkConfig { limit_packets: 500, ..Default::default() }, 1);
     link.set_lane(lane, Lane::default());
-    assert!((0..500).all(|item| link.enqueue_flow(0, lane, 1, 1000, item).is_ok()));
+    assert!((0..500).all(|item| link.enqueue(0, lane, 1000, item).is_ok()));
 }
 
 #[test]
@@ -445,13 +445,13 @@ fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
     let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 6, ..Default::default() }, 1);
     let lane = place(1).unwrap();
     link.set_lane(lane, Lane::default());
-    (0..4).for_each(|item| link.enqueue_flow(0, lane, 1, 1000, item).unwrap());
-    (4..6).for_each(|item| link.enqueue_flow(0, lane, 2, 1000, item).unwrap());
+    (0..4).for_each(|item| link.push(0, lane, 1, 1000, item));
+    (4..6).for_each(|item| link.push(0, lane, 2, 1000, item));
     let mut lost = Vec::new();
     for item in 6..9 {
         assert!(!link.takes(lane, 3, 1000));
         lost.push(link.push_out(lane, 3, 1000).unwrap().item);
-        link.enqueue_flow(0, lane, 3, 1000, item).unwrap();
+        link.push(0, lane, 3, 1000, item);
     }
     assert_eq!(lost[..2], [0, 1]);
     assert_eq!(link.depth(lane), 6);
@@ -463,7 +463,7 @@ fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
         if flow > 0 {
             assert_eq!(one.push_out(lane, flow, 1000).map(|out| out.item), Some(flow as usize - 1));
         }
-        one.enqueue_flow(0, lane, flow, 1000, flow as usize).unwrap();
+        one.push(0, lane, flow, 1000, flow as usize);
     }
     assert_eq!(one.dequeue(SECOND).map(|packet| packet.item), Some(4));
     assert!(one.packets() == 0 && one.dequeue(SECOND).is_none());
@@ -502,7 +502,7 @@ proptest! {
                 assert_eq!(waiting.get_mut(&flow).unwrap().pop_front(), Some(item));
                 held -= 1;
             }
-            link.enqueue_flow(now, lane, flow % flows, bytes, (flow % flows, item)).unwrap();
+            link.push(now, lane, flow % flows, bytes, (flow % flows, item));
             waiting.entry(flow % flows).or_default().push_back(item);
             held += 1;
             prop_assert_eq!(link.packets(), held);
