@@ -59,6 +59,15 @@ def test_limit_counts_frames_in_the_worst_window(way: str, limit: float, traffic
         assert found[f"{way}_least"] == pytest.approx(1.0) == found[f"{way}_most"]
 
 
+def test_limit_on_the_wire_counts_what_arrives_twice() -> None:
+    """Payload stands still behind a lost segment, and the wire is as busy as before."""
+    rates = steady(30, **{"down": 0.0, "up": 0.0, "wire-down": 2.0, "wire-up": 0.3})
+    found = measured(limits.EXPERIMENT, rates, {"traffic": "tcp-32", "ecn": "off", "rtt": 20})
+    for way in ("down", "up"):
+        assert found[f"{way}_least"] == 0.0 == found[f"{way}_most"]
+        assert found[f"wire_{way}_least"] == pytest.approx(1.0) == found[f"wire_{way}_most"]
+
+
 def test_station_that_never_came_up_has_nothing_of_its_share() -> None:
     samples = steady(50, **{f"up{number}": 0.1 for number in range(1, 64)})
     assert measured(stations.STATIONS_64, samples)["least"] == pytest.approx(1.0)

@@ -70,13 +70,21 @@ def test_datagrams_are_as_many_as_their_rate_has(group: str | None) -> None:
         a, b = paths.host("a"), paths.host("b")
         link = paths.wire(a, b)
         to = group or link.b_ip
-        with running(b.popen, "accesspoint.experiments.scenes.steady", "receive", link.b_ip, to, "5004") as receiver:
-            assert receiver.stdout and receiver.stdout.readline() == "ready\n"
+        with (
+            running(b.popen, "accesspoint.experiments.scenes.steady", "receive", link.b_ip, to, "5004") as receiver,
+            running(b.popen, "accesspoint.experiments.scenes.wire", link.b_if, link.a_ip) as wire,
+        ):
+            for program in (receiver, wire):
+                assert program.stdout and program.stdout.readline() == "ready\n"
             send = ("send", link.a_ip, to, "5004", "4000000", str(SECONDS), "2")
             with running(a.popen, "accesspoint.experiments.scenes.steady", *send):
                 found = [next(filter(None, (rates(receiver, 1)[0] for _ in count())))]
                 while sum(found) < 0.999 * SECONDS * 4 * 4 * PAYLOAD / FRAME and len(found) < 400:
                     found += rates(receiver, 1)
+                frames = [rates(wire, 1)[0]]
+                while sum(frames) < 0.999 * SECONDS * 4 * 4 and len(frames) < 400:
+                    frames += rates(wire, 1)
+                assert sum(frames) / 4 == pytest.approx(SECONDS * 4, rel=1e-3)
     # On a busy machine they take longer, but are no less, and never come sooner.
     assert sum(found) / 4 == pytest.approx(SECONDS * 4 * PAYLOAD / FRAME, rel=1e-3)
     assert len(found) >= SECONDS * 4 - 1

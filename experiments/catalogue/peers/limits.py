@@ -70,6 +70,22 @@ class Steady:
         stage.at(0.0, begin)
 
 
+@dataclass(frozen=True)
+class OnTheWire:
+    """All frames of a station's direction as they reach the other end, also those that TCP sent twice. Samples are
+    `rate_mbps` of source `name`."""
+
+    name: str
+    way: Way
+    station: int
+
+    def prepare(self, stage: "Stage") -> None:
+        ends = [stage.server, stage.station(self.station)]
+        sender, receiver = ends if self.way == "down" else ends[::-1]
+        words = (sys.executable, "-m", "accesspoint.experiments.scenes.wire", str(receiver.defaultIntf()), sender.IP())
+        stage.program(receiver, *words, take=lambda line: take_rate(stage, self.name, line)).await_line("ready")
+
+
 def _scene(point: Point, arm: Arm) -> AccessPoint:
     traffic, rtt = str(point["traffic"]), float(point["rtt"])
     ways: tuple[tuple[Way, int], ...] = (("down", DOWN), ("up", UP))
@@ -81,18 +97,23 @@ def _scene(point: Point, arm: Arm) -> AccessPoint:
             Flow(way, way, station=station, streams=FLOWS[traffic], cwnd_limited=False) for way, station in ways
         )
     profile = replace(TESTBED, name=f"testbed-{rtt:g}ms", rtt=rtt / 1000)
-    return AccessPoint(profile, SECONDS, flows, stations=2, peers=(*PEERS, "htb"))
+    wires = (OnTheWire(f"wire-{way}", way, station) for way, station in ways)
+    return AccessPoint(profile, SECONDS, (*flows, *wires), stations=2, peers=(*PEERS, "htb"))
+
+
+def _by_limit(name: str, way: Way, pick: Literal["least", "most"], raw: Raw) -> float:
+    """Return the least or the most of a source in any window, by the limit."""
+    return (min if pick == "least" else max)(windows(raw, name, SETTLED, SECONDS - 1, WINDOW)) / LIMITS[way]
 
 
 def of_limit(way: Way, pick: Literal["least", "most"]) -> Of:
     """Return the least or the most that a station gets in any window, in frames, by its limit."""
+    return lambda raw: _by_limit(way, way, pick, raw) * IN_FRAMES[str((raw.point or {})["traffic"])]
 
-    def of(raw: Raw) -> float | None:
-        found = windows(raw, way, SETTLED, SECONDS - 1, WINDOW)
-        frames = IN_FRAMES[str((raw.point or {})["traffic"])]
-        return (min if pick == "least" else max)(found) * frames / LIMITS[way]
 
-    return of
+def on_the_wire(way: Way, pick: Literal["least", "most"]) -> Of:
+    """Return the least or the most of a station's frames that arrive in any window, by its limit."""
+    return lambda raw: _by_limit(f"wire-{way}", way, pick, raw)
 
 
 def _points(traffic: str) -> list[dict[str, str | int]]:
@@ -141,6 +162,14 @@ EXPERIMENT = Experiment(
             for way in ("down", "up")
             for pick in ("least", "most")
         ),
+        *(
+            Measure(
+                f"wire_{way}_{pick}", "", f"{way}: {pick} on the wire in any {WINDOW} s, by the limit",
+                on_the_wire(way, pick),
+            )
+            for way in ("down", "up")
+            for pick in ("least", "most")
+        ),
         Measure("down", "Mb/s", "download of payload", rate("down", SETTLED)),
         Measure("up", "Mb/s", "upload of payload", rate("up", SETTLED)),
         Measure("ping_mean", "ms", "ping of the station that downloads, mean", mean("ping_ms", SETTLED), "{:.1f}"),
@@ -164,6 +193,8 @@ EXPERIMENT = Experiment(
         "udp: full frames at the links' rates, which nothing slows down; with ECN they say that they are ECN-capable",
         "CAKE has no limits of hosts: it shows what stations have without. HTB has a class with each limit as its ceil",
         "a rate of payload counts by 1514/1448 (TCP) and 1514/1472 (UDP): limits are of Ethernet frames",
+        "payload of TCP counts when it is in order, so what follows a lost segment counts when that is there; on the "
+        "wire are all frames of the station's direction as they arrive, ACKs and what is sent again with them",
     ),
     clock=VIRTUAL,
 )  # fmt: skip
