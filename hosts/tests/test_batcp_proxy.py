@@ -326,6 +326,10 @@ def test_status_has_figures_of_each_path(slow: Scene) -> None:
     assert slow.a.run(*other, HOSTS, "batcp", "status", "--json", check=False) == "", "another user is told nothing"
     local.kill()
     assert slow.a.run(HOSTS, "batcp", "status", "--json") == ""
+    nobody = slow.a.popen(HOSTS, "batcp", "status", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    table, reason = nobody.communicate(timeout=30)
+    assert nobody.returncode == 2 and table == ""
+    assert "no proxy runs in this network namespace" in reason and "`batcp socks`" in reason
 
 
 def test_socks_users(wires: Scene) -> None:

@@ -211,7 +211,8 @@ pub struct StatusOptions {
     format: Format,
 }
 
-/// Run `hosts batcp status`: the proxies of this network namespace that this user may ask.
+/// Run `hosts batcp status`: the proxies of this network namespace that this user may ask. None is an error to a reader, and
+/// nothing to a program, which asks again.
 pub fn show(options: &StatusOptions) -> Result<(), Error> {
     let earlier: Vec<ProxyStatus> = status::ask(NAME)?;
     sleep(INTERVAL);
@@ -229,6 +230,11 @@ pub fn show(options: &StatusOptions) -> Result<(), Error> {
     if options.format.is_json() {
         options.format.print(&proxies, &[], |_| Vec::new());
         return Ok(());
+    }
+    if proxies.is_empty() {
+        let none =
+            "no proxy runs in this network namespace that this user may ask; `batcp socks` and `batcp proxy` start one";
+        return Err(Error::new(none));
     }
     let rows: Vec<_> =
         proxies.iter().flat_map(|proxy| proxy.paths.iter().map(move |path| Row { proxy, path })).collect();
