@@ -16,10 +16,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection_state::{ConnectionState, LockedState};
+use super::dscp::Dscp;
 use super::path_manager::{Client, Opened, open};
 use super::reassembly::Reassembly;
 use super::sender::{PIECE, Sender};
 use super::status::Status;
+use super::subflow::Subflow;
 use super::{Interface, Options};
 
 /// Connection over several interfaces, or a plain TCP connection to a peer that does not speak BATCP.
@@ -82,6 +84,20 @@ impl Connection {
             Inner::Batcp(shared) => {
                 let state = shared.state();
                 state.error.is_none() && state.is_alive() && state.receiver.readable() == 0
+            }
+        }
+    }
+
+    /// Send with a codepoint from now on, on all subflows: that of the program whose bytes these are.
+    pub(super) fn set_dscp(&self, dscp: Dscp) {
+        match &self.inner {
+            Inner::Plain(stream) => drop(dscp.set(stream, self.peer.ip())),
+            Inner::Batcp(shared) => {
+                let mut state = shared.state();
+                state.dscp = dscp;
+                for Subflow { link, .. } in state.subflows.values() {
+                    let _ = dscp.set(&link.stream, link.peer.ip());
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::Options;
 use super::coupling::{Group, uncoupled};
+use super::dscp::Dscp;
 use super::hello::Keys;
 use super::reassembly::Reassembly;
 use super::scheduler::RoundRobin;
@@ -69,6 +70,8 @@ pub struct LockedState {
     pub announced_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
     pub joins: JoinWindow,
+    /// Of the program's connection, for all subflows.
+    pub dscp: Dscp,
     /// The path manager sleeps for `REST`, as nothing is in flight.
     pub resting: bool,
     pub ended: bool,
@@ -142,6 +145,7 @@ impl ConnectionState {
             announced_limit: options.window as u64,
             totals: BTreeMap::new(),
             joins: JoinWindow::default(),
+            dscp: Dscp::default(),
             resting: false,
             ended: false,
         };

@@ -37,6 +37,7 @@ mod cgroup;
 mod connection;
 mod connection_state;
 mod coupling;
+mod dscp;
 mod hello;
 mod interface;
 mod kalman;

@@ -33,6 +33,8 @@ impl ConnectionState {
         state.next_subflow += 1;
         let total = state.totals.entry(number).or_insert_with(|| Totals::new(&interface.name));
         total.subflows += 1;
+        // An error leaves the path with another codepoint, nothing worse.
+        let _ = state.dscp.set(&link.stream, link.peer.ip());
         let part = Group::free(|part| state.subflows.values().any(|other| other.part == part));
         if let Some(group) = &self.coupled {
             group.join(&link.stream, part).unwrap_or_else(uncoupled);

@@ -24,7 +24,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -34,6 +34,7 @@ use self::socks::Credentials;
 use self::spare::{SpareOptions, SparePool};
 use self::status::Carried;
 pub use self::status::{StatusOptions, show as show_status};
+use super::dscp::Dscp;
 use super::peer::Peer;
 use super::transfer::{NegotiationOptions, ReceiverOptions, TransportOptions};
 use super::{Connection, Interface, Key, Listener, Options, connect};
@@ -342,7 +343,7 @@ impl Connector {
     }
 
     /// Open a connection that ends at `destination`. Errors: the reply for the client, and the log line.
-    async fn open(&self, destination: &Destination) -> Result<Connection, (Reply, String)> {
+    async fn open(&self, dscp: Dscp, destination: &Destination) -> Result<Connection, (Reply, String)> {
         let failed = |what: &str| {
             let line = format!("{destination}: {what}");
             move |error: io::Error| (Reply::from(&error), format!("{line}: {error}"))
@@ -354,11 +355,13 @@ impl Connector {
         };
         if self.via.is_empty() {
             let addresses = destination.resolve(&self.rules).await.map_err(refused)?;
-            return connect(&addresses, "connect").await;
+            let connection = connect(&addresses, "connect").await?;
+            connection.set_dscp(dscp);
+            return Ok(connection);
         }
         let spare = match self.spares.take() {
             Some(mut connection) => {
-                let asked = pair::request(&mut connection, destination).await;
+                let asked = pair::request(&mut connection, dscp, destination).await;
                 asked.ok().map(|reply| (connection, reply))
             }
             None => None,
@@ -368,13 +371,16 @@ impl Connector {
             Some(asked) => asked,
             None => {
                 let mut connection = connect(&self.via, "connect to the remote proxy").await?;
-                let asked = pair::request(&mut connection, destination).await;
+                let asked = pair::request(&mut connection, dscp, destination).await;
                 let reply = asked.map_err(failed("ask the remote proxy"))?;
                 (connection, reply)
             }
         };
         match reply {
-            Reply::Succeeded => Ok(connection),
+            Reply::Succeeded => {
+                connection.set_dscp(dscp);
+                Ok(connection)
+            }
             reply => {
                 let _ = timeout(pair::PATIENCE, connection.shutdown()).await;
                 Err((reply, format!("{destination}: the remote proxy says: {reply}")))
@@ -404,7 +410,7 @@ async fn serve_socks(
     };
     let permit = admission.enter().map_err(|error| (Reply::Failed, format!("{destination}: {error}")));
     let opened = match &permit {
-        Ok(_) => connector.open(&destination).await,
+        Ok(_) => connector.open(Dscp::of(&stream, peer), &destination).await,
         Err(refused) => Err(refused.clone()),
     };
     match opened {
@@ -432,7 +438,8 @@ async fn serve_caught(
 ) -> Served {
     let original = catcher.original(peer).ok_or_else(|| format!("{peer}: was not caught, so it is reset"))?;
     let _permit = admission.enter().map_err(|error| format!("{original}: {error}"))?;
-    let connection = connector.open(&Destination::Address(original)).await.map_err(|(_, line)| line)?;
+    let dscp = Dscp::of(&stream, peer.ip());
+    let connection = connector.open(dscp, &Destination::Address(original)).await.map_err(|(_, line)| line)?;
     let _place = connector.carried.add(&connection);
     relay::relay(stream, connection).await.map_err(|error| format!("{original}: {error}"))
 }
@@ -452,12 +459,12 @@ impl Remote {
         let slots = &self.admission.unknown;
         if self.admission.open {
             let served = async {
-                let destination = pair::receive_request(&mut connection, pair::PATIENCE).await.map_err(line)?;
-                self.carry(connection, peer, &destination).await
+                let request = pair::receive_request(&mut connection, pair::PATIENCE).await.map_err(line)?;
+                self.carry(connection, peer, request).await
             };
             return slots.hold(peer.ip(), served).await.ok_or_else(made_room)?;
         }
-        let destination = match slots.hold(peer.ip(), pair::receive_request(&mut connection, 2 * spare::LAPSE)).await {
+        let request = match slots.hold(peer.ip(), pair::receive_request(&mut connection, 2 * spare::LAPSE)).await {
             // A spare connection that was not used.
             Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Ok(()),
             request => request.ok_or_else(made_room)?.map_err(line)?,
@@ -470,13 +477,15 @@ impl Remote {
                 return Err(format!("local proxy {peer}: {error}"));
             }
         };
-        self.carry(connection, peer, &destination).await
+        self.carry(connection, peer, request).await
     }
 
     /// Connect to the destination and relay.
-    async fn carry(&self, mut connection: Connection, peer: SocketAddr, destination: &Destination) -> Served {
+    async fn carry(&self, mut connection: Connection, peer: SocketAddr, request: (Dscp, Destination)) -> Served {
+        let (dscp, destination) = request;
         let line = |error: io::Error| format!("{destination}: {error}");
-        let connected = timeout(CONNECT_ALL, connect_plain(destination, &self.rules)).await;
+        connection.set_dscp(dscp);
+        let connected = timeout(CONNECT_ALL, connect_plain(dscp, &destination, &self.rules)).await;
         match connected.unwrap_or(Err(Reply::TimedOut)) {
             Ok(stream) => {
                 pair::reply(&mut connection, Reply::Succeeded).await.map_err(line)?;
@@ -502,10 +511,16 @@ async fn part(mut connection: Connection) {
     .await;
 }
 
-async fn connect_plain(destination: &Destination, rules: &Rules) -> Result<TcpStream, Reply> {
+async fn connect_plain(dscp: Dscp, destination: &Destination, rules: &Rules) -> Result<TcpStream, Reply> {
     let mut last = Reply::Failed;
     for address in destination.resolve(rules).await? {
-        let connected = timeout(CONNECT, TcpStream::connect(address)).await;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        let connect = async {
+            let socket = socket?;
+            dscp.set(&socket, address.ip())?;
+            socket.connect(address).await
+        };
+        let connected = timeout(CONNECT, connect).await;
         match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return relay::guard(&stream).map(|()| stream).map_err(|error| Reply::from(&error)),
             Err(error) => last = Reply::from(&error),

@@ -2,7 +2,7 @@
 //! Request of a local proxy at the start of a connection, before the proxies relay bytes.
 //!
 //! ```text
-//! local:  version (1 byte), destination (RFC 1928: type, address, port)
+//! local:  version (1 byte), DSCP of the program's connection (1), destination (RFC 1928: type, address, port)
 //! remote: reply (1, REP of RFC 1928)
 //! ```
 //!
@@ -15,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::destination::{Destination, Reply};
+use crate::dscp::Dscp;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Time that a client has to send its request, and to take the reply.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Time that the remote proxy has to connect.
@@ -24,23 +25,28 @@ const CONNECT: Duration = Duration::from_secs(30);
 
 /// Request a connection from the remote proxy at the other end of `stream`, and return its reply (RFC 1928, section
 /// 6). Errors: a silent peer (`TimedOut`).
-pub async fn request<S>(stream: &mut S, destination: &Destination) -> io::Result<Reply>
+pub async fn request<S>(stream: &mut S, dscp: Dscp, destination: &Destination) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    stream.write_all(&[&[VERSION], &destination.encode()[..]].concat()).await?;
+    stream.write_all(&[&[VERSION, dscp.codepoint()], &destination.encode()[..]].concat()).await?;
     stream.flush().await?;
     timeout(CONNECT, stream.read_u8()).await?.map(Reply::from_byte)
 }
 
 /// Receive a request on `stream` at the remote proxy. Errors: a client that breaks off, sends no request
 /// (`InvalidData`), or takes longer than `patience`.
-pub async fn receive_request<S: AsyncRead + Unpin>(stream: &mut S, patience: Duration) -> io::Result<Destination> {
+pub async fn receive_request<S>(stream: &mut S, patience: Duration) -> io::Result<(Dscp, Destination)>
+where
+    S: AsyncRead + Unpin,
+{
     let received = async {
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         if stream.read_u8().await? != VERSION {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client is no local proxy of this version"));
+            return Err(invalid("the client is no local proxy of this version"));
         }
-        Destination::read(stream).await
+        let dscp = Dscp::new(stream.read_u8().await?).ok_or_else(|| invalid("a DSCP has six bits"))?;
+        Ok((dscp, Destination::read(stream).await?))
     };
     timeout(patience, received).await?
 }
@@ -68,8 +74,9 @@ mod tests {
                 reply(&mut b, expected).await.unwrap();
                 asked
             };
-            let (got, asked) = tokio::join!(request(&mut a, &to), serve);
-            assert_eq!((got.unwrap(), &asked), (expected, &to));
+            let dscp = Dscp::new(46).unwrap();
+            let (got, asked) = tokio::join!(request(&mut a, dscp, &to), serve);
+            assert_eq!((got.unwrap(), asked), (expected, (dscp, to)));
         }
     }
 
@@ -78,9 +85,9 @@ mod tests {
         fn any_bytes_are_a_request_or_an_error(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
-                for bytes in [bytes.clone(), [&[VERSION], &bytes[..]].concat()] {
+                for bytes in [bytes.clone(), [&[VERSION], &bytes[..]].concat(), [&[VERSION, 0], &bytes[..]].concat()] {
                     let asked = receive_request(&mut &bytes[..], PATIENCE).await;
-                    assert!(asked.is_err() || bytes[0] == VERSION);
+                    assert!(asked.is_err() || bytes[0] == VERSION && bytes[1] < 64);
                 }
             });
         }
