@@ -103,16 +103,6 @@ impl<T> FlowQueues<T> {
         Some(packet)
     }
 
-    /// Flows that have packets.
-    pub fn waiting(&self) -> usize {
-        self.turns.len()
-    }
-
-    /// Bytes of a flow, with those that share its place.
-    pub fn bytes_of(&self, flow: u32) -> u64 {
-        if self.flows.is_empty() { 0 } else { self.flows[self.find(flow)].bytes }
-    }
-
     /// Bytes of the packet that [`FlowQueues::drop_first`] takes.
     pub fn first_to_drop(&self) -> Option<u32> {
         let at = self.turns[self.longest()?] as usize;
@@ -121,17 +111,7 @@ impl<T> FlowQueues<T> {
 
     /// Takes the first packet of the longest flow.
     pub fn drop_first(&mut self) -> Option<Queued<T>> {
-        self.drop_first_at(self.longest()?)
-    }
-
-    /// Takes the first packet of a flow.
-    pub fn drop_first_of(&mut self, flow: u32) -> Option<Queued<T>> {
-        let at = self.find(flow);
-        let turn = self.turns.iter().position(|&waiting| waiting as usize == at)?;
-        self.drop_first_at(turn)
-    }
-
-    fn drop_first_at(&mut self, turn: usize) -> Option<Queued<T>> {
+        let turn = self.longest()?;
         let at = self.turns[turn] as usize;
         let packet = self.take_first(at);
         if self.flows[at].first == NONE {

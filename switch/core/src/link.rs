@@ -247,24 +247,15 @@ impl<T> Link<T> {
         self.scheduler.set_lane(place, lane);
     }
 
-    /// Returns true if the port's queues, this one, and in a lane the flow, take so many bytes more.
+    /// Returns true if the port's queues and this one take so many bytes more.
     #[inline]
-    pub fn takes(&self, queue: usize, flow: u32, bytes: u32) -> bool {
-        self.has_room(bytes, (0, 0))
-            && self.queue_has_room(queue, bytes, (0, 0))
-            && (queue < QUEUES || self.flow_has_room(queue, flow, bytes))
-    }
-
-    /// Returns true if a flow of a lane takes so many bytes more. How long it waits is known where the lane or the port has a
-    /// rate.
-    fn flow_has_room(&self, lane: usize, flow: u32, bytes: u32) -> bool {
-        let rate = self.scheduler.rate(lane).or(self.config.rate);
-        rate.is_none_or(|rate| self.queues[lane].flow_has_room(flow, bytes, rate))
+    pub fn takes(&self, queue: usize, bytes: u32) -> bool {
+        self.has_room(bytes, (0, 0)) && self.queue_has_room(queue, bytes, (0, 0))
     }
 
     /// Gives the packet back if the link does not take it.
     pub fn enqueue(&mut self, now: u64, queue: usize, bytes: u32, item: T) -> Result<(), T> {
-        if !self.takes(queue, 0, bytes) {
+        if !self.takes(queue, bytes) {
             return Err(item);
         }
         self.push(now, queue, 0, bytes, item);
@@ -288,16 +279,12 @@ impl<T> Link<T> {
     /// Makes room for a packet that the link does not take: what would leave last goes, one by one, until it does. Of queues
     /// that share by weight the longest loses its last packets. A lane loses the first of its longest flow, and if it is the
     /// longest itself one packet for the arriving one: with tail drop the flows that have filled a lane keep it (RFC 2309,
-    /// section 2, lock-out). A flow that holds its part loses its own first. `None`: what may go does not make enough room.
-    pub fn push_out(&mut self, queue: usize, flow: u32, bytes: u32) -> Option<PushedOut<T>> {
-        let own = queue >= QUEUES && !self.flow_has_room(queue, flow, bytes);
-        let victim = match own {
-            true => queue,
-            false => self.longest_behind(queue, bytes).or_else(|| self.itself(queue, bytes))?,
-        };
+    /// section 2, lock-out). `None`: what may go does not make enough room.
+    pub fn push_out(&mut self, queue: usize, bytes: u32) -> Option<PushedOut<T>> {
+        let victim = self.longest_behind(queue, bytes).or_else(|| self.itself(queue, bytes))?;
         let from = &mut self.queues[victim];
         let dropped = match self.scheduler.shares_bulk(victim) {
-            true => from.drop_first(own.then_some(flow)),
+            true => from.drop_first(),
             false => from.drop_last(),
         };
         let Queued { item, bytes, .. } = dropped?;

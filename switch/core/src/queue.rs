@@ -6,11 +6,6 @@ use std::collections::VecDeque;
 use crate::flow_queues::{FlowQueues, Queued};
 use crate::scheduler::QUEUES;
 
-/// Flows of a lane hold together what it sends in so long (s), each of them an equal part, but no less than so many bytes: a
-/// window does not fall below two segments.
-const LANE_SECONDS: u64 = 1;
-const MIN_OF_FLOW: u64 = 2 * 1514;
-
 /// Packets in their order: that of their arrival, and in a lane that of its flows' turns.
 enum Held<T> {
     Fifo(VecDeque<Queued<T>>),
@@ -59,7 +54,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Bytes of the packet that [`Queue::drop_first`] takes of no flow in particular.
+    /// Bytes of the packet that [`Queue::drop_first`] takes.
     pub fn first_to_drop(&self) -> u32 {
         let bytes = match &self.held {
             Held::Fifo(fifo) => fifo.front().map(|packet| packet.bytes),
@@ -68,26 +63,11 @@ impl<T> Queue<T> {
         bytes.unwrap_or(0)
     }
 
-    /// Returns true if a flow takes so many bytes more, in a lane that sends at a rate (bit/s).
-    pub fn flow_has_room(&self, flow: u32, bytes: u32, rate: u64) -> bool {
-        match &self.held {
-            Held::Fifo(_) => true,
-            Held::Flows(flows) => {
-                let held = flows.bytes_of(flow);
-                let part = rate / 8 * LANE_SECONDS / flows.waiting().max(1) as u64;
-                held == 0 || held + bytes as u64 <= part.max(MIN_OF_FLOW)
-            }
-        }
-    }
-
-    /// Takes the first packet, in a lane that of a flow, or of its longest.
-    pub fn drop_first(&mut self, flow: Option<u32>) -> Option<Queued<T>> {
+    /// Takes the first packet, in a lane that of its longest flow.
+    pub fn drop_first(&mut self) -> Option<Queued<T>> {
         match &mut self.held {
             Held::Fifo(fifo) => fifo.pop_front(),
-            Held::Flows(flows) => match flow {
-                Some(flow) => flows.drop_first_of(flow),
-                None => flows.drop_first(),
-            },
+            Held::Flows(flows) => flows.drop_first(),
         }
     }
 

@@ -210,11 +210,6 @@ impl Scheduler {
         self.shared & 1 << place != 0
     }
 
-    /// The rate of a queue or lane (bit/s).
-    pub fn rate(&self, place: usize) -> Option<u64> {
-        self.buckets[place].rate
-    }
-
     /// Makes queue 0 a queue without lanes again.
     pub fn forget_lanes(&mut self) {
         self.shared = 0;

@@ -219,14 +219,14 @@ fn the_limits_of_queue_0_are_those_of_all_its_lanes_together() {
         [short, long].into_iter().for_each(|lane| link.set_lane(lane, Lane::default()));
         (0..4).for_each(|item| link.enqueue(0, long, 100, item).unwrap());
         assert!(link.enqueue(0, long, 100, 4).is_err());
-        assert_eq!(link.push_out(long, 0, 100).unwrap().item, 0);
+        assert_eq!(link.push_out(long, 100).unwrap().item, 0);
         link.enqueue(0, long, 100, 4).unwrap();
         // Others of the port have room, and take nobody's place.
         link.enqueue(0, 3, 100, 5).unwrap();
         // A short lane takes the place of the long one's first packet, until they are equal, and then of its own.
         for (item, lane, first) in [(6, long, 1), (7, long, 2), (8, short, 6)] {
             assert!(link.enqueue(0, short, 100, item).is_err());
-            let out = link.push_out(short, 0, 100).unwrap();
+            let out = link.push_out(short, 100).unwrap();
             assert_eq!((out.queue, out.item), (lane, first));
             link.enqueue(0, short, 100, item).unwrap();
         }
@@ -242,16 +242,16 @@ fn a_full_lane_loses_its_first_packet_and_takes_each_that_arrives() {
     (0..4).for_each(|item| link.enqueue(0, lane, 1000, item).unwrap());
     for item in 4..12 {
         assert!(link.enqueue(0, lane, 1000, item).is_err());
-        assert_eq!(link.push_out(lane, 0, 1000).map(|out| out.item), Some(item - 4));
+        assert_eq!(link.push_out(lane, 1000).map(|out| out.item), Some(item - 4));
         link.enqueue(0, lane, 1000, item).unwrap();
     }
     // One packet goes for one: not for a longer one, and not when the limit has fallen.
     let config = LinkConfig { limit_bytes: Some(4000), ..link.config().clone() };
     link.configure(config);
-    assert!(link.push_out(lane, 0, 1001).is_none() && link.push_out(lane, 0, 1000).is_some());
+    assert!(link.push_out(lane, 1001).is_none() && link.push_out(lane, 1000).is_some());
     let config = LinkConfig { limit_packets: 2, limit_bytes: None, ..link.config().clone() };
     link.configure(config);
-    assert!(link.push_out(lane, 0, 60).is_none() && link.depth(lane) == 3);
+    assert!(link.push_out(lane, 60).is_none() && link.depth(lane) == 3);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_program_without_lanes_after_one_with_some_has_plain_queues() {
     link.enqueue(0, lane, 1000, 0).unwrap();
     assert_eq!(link.clear().count(), 1);
     (1..3).for_each(|item| link.enqueue(0, 0, 1000, item).unwrap());
-    assert!(link.enqueue(0, 0, 1000, 3).is_err() && link.push_out(0, 0, 1000).is_none());
+    assert!(link.enqueue(0, 0, 1000, 3).is_err() && link.push_out(0, 1000).is_none());
     assert_eq!(link.dequeue(0).map(|packet| packet.item), Some(1));
 }
 
@@ -324,14 +324,14 @@ fn a_full_port_drops_the_first_of_the_longest_lane() {
     let mut pushed = Vec::new();
     for item in 6..10 {
         while link.enqueue(0, short, 1000, item).is_err() {
-            let out = link.push_out(short, 0, 1000).unwrap();
+            let out = link.push_out(short, 1000).unwrap();
             pushed.push((out.queue, out.item));
         }
     }
     assert_eq!(pushed, [(long, 0), (long, 1), (short, 5), (short, 6)]);
     // What has strict priority takes the place of either.
     assert!(link.enqueue(0, 7, 1000, 10).is_err());
-    assert!(link.push_out(7, 0, 1000).is_some());
+    assert!(link.push_out(7, 1000).is_some());
 }
 
 proptest! {
@@ -417,30 +417,6 @@ fn more_flows_than_a_lane_tells_apart_share_what_is_left() {
 }
 
 #[test]
-fn a_flow_holds_no_more_than_its_part_of_a_lane() {
-    // 1 s of 320 kbit/s are 40 packets of 1000 bytes; and two full frames are the least of a flow.
-    let lane = place(1).unwrap();
-    for (flows, rate, each) in [(1, 0, 40), (4, 0, 10), (20, 0, 3), (200, 0, 3), (4, 160, 5)] {
-        let mut link: Link<u32> = Link::new(wire(320_000), 1);
-        link.set_lane(lane, Lane { weight: 1, rate });
-        for (turn, flow) in (0..60).flat_map(|turn| (0..flows).map(move |flow| (turn, flow))) {
-            while !link.takes(lane, flow, 1000) {
-                assert_eq!(link.push_out(lane, flow, 1000).map(|out| out.item / 1000), Some(flow));
-            }
-            link.push(0, lane, flow, 1000, 1000 * flow + turn);
-        }
-        assert_eq!(link.depth(lane), (each * flows) as usize, "{flows} flows");
-        // The newest are left.
-        let left: Vec<_> = link.clear().collect();
-        assert!(left.iter().all(|item| item % 1000 >= 60 - each), "{flows} flows");
-    }
-    // Where nobody knows how long it waits there is no such part.
-    let mut link: Link<u32> = Link::new(LinkConfig { limit_packets: 500, ..Default::default() }, 1);
-    link.set_lane(lane, Lane::default());
-    assert!((0..500).all(|item| link.enqueue(0, lane, 1000, item).is_ok()));
-}
-
-#[test]
 fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
     let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 6, ..Default::default() }, 1);
     let lane = place(1).unwrap();
@@ -449,8 +425,8 @@ fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
     (4..6).for_each(|item| link.push(0, lane, 2, 1000, item));
     let mut lost = Vec::new();
     for item in 6..9 {
-        assert!(!link.takes(lane, 3, 1000));
-        lost.push(link.push_out(lane, 3, 1000).unwrap().item);
+        assert!(!link.takes(lane, 1000));
+        lost.push(link.push_out(lane, 1000).unwrap().item);
         link.push(0, lane, 3, 1000, item);
     }
     assert_eq!(lost[..2], [0, 1]);
@@ -461,7 +437,7 @@ fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
     one.set_lane(lane, Lane::default());
     for flow in 0..5 {
         if flow > 0 {
-            assert_eq!(one.push_out(lane, flow, 1000).map(|out| out.item), Some(flow as usize - 1));
+            assert_eq!(one.push_out(lane, 1000).map(|out| out.item), Some(flow as usize - 1));
         }
         one.push(0, lane, flow, 1000, flow as usize);
     }
@@ -497,8 +473,8 @@ proptest! {
         for (item, (gap, flow, bytes)) in offers.into_iter().enumerate() {
             now += gap;
             held -= serve(&mut link, &mut waiting, now);
-            while !link.takes(lane, flow % flows, bytes) {
-                let (flow, item) = link.push_out(lane, flow % flows, bytes).unwrap().item;
+            while !link.takes(lane, bytes) {
+                let (flow, item) = link.push_out(lane, bytes).unwrap().item;
                 assert_eq!(waiting.get_mut(&flow).unwrap().pop_front(), Some(item));
                 held -= 1;
             }

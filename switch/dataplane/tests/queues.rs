@@ -61,7 +61,7 @@ fn run(config: &LinkConfig, offers: &[Offer], lateness: &[u64], filter: usize) -
     for (item, &(at, queue, bytes)) in offers.iter().enumerate() {
         until(&mut link, &mut run, at);
         while link.enqueue(at, queue, bytes, item).is_err() {
-            let last = link.push_out(queue, 0, bytes);
+            let last = link.push_out(queue, bytes);
             run.dropped.push(last.as_ref().map_or(item, |last| last.item));
             if last.is_none() {
                 break;
