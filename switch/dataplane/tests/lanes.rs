@@ -416,6 +416,20 @@ fn more_flows_than_a_lane_tells_apart_share_what_is_left() {
     assert_eq!(sent.iter().filter(|&&bytes| bytes > 0).count(), 3000);
 }
 
+/// A controller that sees counters alone knows of a loss when the port's limit is reached, and of no other.
+#[test]
+fn a_lane_loses_nothing_while_its_port_has_room() {
+    let config = LinkConfig { rate: Some(1_000_000), limit_packets: 1000, ..Default::default() };
+    let mut link: Link<u32> = Link::new(config, 1);
+    let lane = place(1).unwrap();
+    link.set_lane(lane, Lane { weight: 1, rate: 1 });
+    for item in 0..1000 {
+        assert!(link.takes(lane, 1514));
+        link.push(0, lane, item % 2, 1514, item);
+    }
+    assert!(link.depth(lane) == 1000 && !link.takes(lane, 60));
+}
+
 #[test]
 fn a_full_lane_loses_the_first_packet_of_its_longest_flow() {
     let mut link: Link<usize> = Link::new(LinkConfig { rate: Some(80_000), limit_packets: 6, ..Default::default() }, 1);
