@@ -19,7 +19,7 @@ given = $(if $(filter command line,$(origin $(1))),--$(2) '$($(1))')
 LINK_ARGS = $(call given,PROFILE,profile) $(call given,DOWN,down) $(call given,UP,up) $(call given,RTT,rtt) $(call given,CC,cc) \
 	$(call given,TARGET,target) $(call given,LAB,lab) $(call given,FALLBACK,fallback) $(call given,CLOCK,clock) $(if $(WMEDIUMD),--wmediumd) $(if $(WPA2),--wpa2)
 RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
-EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
+EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(call given,SEED,seed) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
 .PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release audit lab fleet experiment client screenshots cases experiments report pages campaign
@@ -61,7 +61,7 @@ host-tools:
 run: runtime ## run the headline experiment: PROFILE=testbed|wlan|wimax|lte SECONDS=24 DOWN=14mbit UP=1mbit RTT=4ms CC=cubic ARMS=fifo,ncr TARGET=bmv2 LAB=mininet-wifi CLOCK=virtual
 	@$(VENV)/python -m accesspoint.experiments run headline --fresh $(RUN_ARGS)
 
-experiment: hosts ## run an experiment: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 RESUME=1
+experiment: hosts ## run an experiment: NAME=ncr-testbed|all QUICK=1 ARMS=... REPEATS=3 CLOCK=virtual LAB=ns3 SIDE_BY_SIDE=2 SEED=2 RESUME=1
 	@$(VENV)/python -m accesspoint.experiments $(if $(RESUME),resume,run) $(or $(NAME),headline) $(EXPERIMENT_ARGS)
 
 experiments: python ## list the experiments

@@ -41,6 +41,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     _add_changes(run)
     _add_side_by_side(run)
     run.add_argument("--fresh", action="store_true", help="drop what an interrupted run has left")
+    seed = f"draw other scenarios, with results of their own, as NAME-seed-N; only for {', '.join(registry.drawing())}"
+    run.add_argument("--seed", metavar="N", help=seed)
     own = run.add_argument_group(f"only for {', '.join(registry.on_own_links())}")
     own.add_argument("--profile", help=f"link profile: {', '.join(PROFILES)} (default: testbed)")
     own.add_argument("--down", metavar="RATE", help="rate of the downlink instead of the profile's, e.g. 8mbit")

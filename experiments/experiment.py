@@ -29,6 +29,9 @@ OURS: Mapping[str, Any] = {"ack_priority": True, "ack_filter": True, "sparse": T
 ECN = "ecn"
 """Name of a swept parameter that is every host's: "on" or "off"."""
 
+SEED = "seed"
+"""Name of a swept parameter of one value, from which the points of an experiment are drawn: `run --seed` sets it."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -260,7 +263,21 @@ class Scatter:
     arms: tuple[str, ...] = ()
 
 
-Figure = Timeline | Bars | Curves | Panels | Distribution | Regulation | Scatter
+@dataclass(frozen=True)
+class Ranked:
+    """Ratios of the pairs of an experiment's comparison (Compared.pairs), each group sorted, on a logarithmic axis: the
+    second value over the first, in groups named in `inverted` the first over the second. level: ratios this near to 1
+    are shaded."""
+
+    name: str
+    caption: str
+    label: str
+    inverted: tuple[str, ...] = ()
+    level: float = 0.0
+    arms: tuple[str, ...] = ()
+
+
+Figure = Timeline | Bars | Curves | Panels | Distribution | Regulation | Scatter | Ranked
 
 
 @dataclass(frozen=True)
@@ -285,7 +302,7 @@ class Pair:
 @dataclass(frozen=True)
 class Compared:
     """The result of comparing all runs, where cells of measures cannot say it: verdicts (kind, word, text), tables for
-    the page, and pairs for a Scatter by the name of their group."""
+    the page, and pairs for a Scatter or a Ranked by the name of their group."""
 
     verdicts: tuple[Mapping[str, str], ...] = ()
     grids: tuple[Grid, ...] = ()
@@ -345,7 +362,8 @@ class Experiment:
     unless they are asked for otherwise; VIRTUAL where none needs BPF. apart: needs what set-up does not install, or
     takes long for one claim, and so is made when its name is given, and not with all. under: the same on links of the
     user's own; None: it names its own links. compared: what all fit runs come to together; its verdicts join those of
-    goals.
+    goals. tally: the same from the medians at all points, for many points that count together: pages show its tables
+    in place of a row for each. adapt: an arm as a point needs it; None: as it is declared (arm_at).
     """
 
     name: str
@@ -366,6 +384,8 @@ class Experiment:
     apart: bool = False
     under: Callable[[Setting], "Experiment"] | None = None
     compared: Callable[[Sequence[Raw]], Compared] | None = None
+    tally: Callable[[Medians, Sequence[Point]], Compared] | None = None
+    adapt: Callable[[Arm, Point], Arm] | None = None
 
     def scene_of(self, point: Point, arm: Arm) -> Scene:
         return self.scene(point, arm) if callable(self.scene) else self.scene
@@ -391,8 +411,17 @@ class Experiment:
 
     def arm_at(self, name: str, point: Point) -> Arm:
         """Return an arm as it is at a point, where a swept `ecn` ("on" or "off") is that of every host."""
-        arm = self.arm(name)
+        arm = self.adapt(self.arm(name), point) if self.adapt else self.arm(name)
         return replace(arm, ecn=point[ECN] == "on") if ECN in point else arm
+
+    @property
+    def seed(self) -> int | None:
+        """Seed from which the points are drawn; None: they are not drawn."""
+        return int(self.sweep[SEED][0]) if SEED in self.sweep else None
+
+    def of_seed(self, seed: int, name: str) -> "Experiment":
+        """Return the same experiment under another name, with points drawn from another seed."""
+        return replace(self, name=name, sweep={**self.sweep, SEED: (seed,)})
 
     def measure(self, name: str) -> Measure:
         return next(measure for measure in self.measures if measure.name == name)

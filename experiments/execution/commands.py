@@ -48,7 +48,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for heading in ("quick", "full"):
         grid.add_column(heading, justify="right", no_wrap=True)
     grid.add_column("results")
-    wanted = registry.named(options.names) or registry.experiments()
+    wanted = registry.named(options.names) or registry.with_seeds(options.out)
     for name, experiment in ((name, registry.find(name)) for name in wanted):
         more = (experiment.paper, str(len(experiment.arms)), str(sum(1 for _ in experiment.points())))
         minutes = [f"{plan.seconds(_orders(name, quick)) / 60:.0f} min" for quick in (True, False)]
@@ -89,6 +89,8 @@ def _state(out: Path, name: str) -> str:
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     names = registry.together() if options.names == [ALL] else registry.named(options.names)
+    if (seed := _whole(options.seed)) is not None:
+        names = [registry.seeded(name, seed) for name in names]
     plans = []
     for name in names:
         made = _asked(name, options)
@@ -131,7 +133,7 @@ def _refuse_unfinished(kept: Store, fresh: bool) -> None:
 
 def _resume(options: argparse.Namespace, console: Console) -> int:
     work = []
-    for name in registry.named(options.names) or registry.experiments():
+    for name in registry.named(options.names) or registry.with_seeds(options.out):
         registry.find(name)
         forms = (True,) if options.quick else (False, True)
         for kept in (Store(options.out, name, quick) for quick in forms):
@@ -274,7 +276,7 @@ def _write_pages(found: list[Store], directory: Path | None) -> None:
 def _with_results(options: argparse.Namespace) -> list[Store]:
     """Return the stores of results: of the full form if it has any, unless the quick one is asked for."""
     found = []
-    for name in registry.named(options.names) or registry.experiments():
+    for name in registry.named(options.names) or registry.with_seeds(options.out):
         registry.find(name)
         for quick in (True,) if options.quick else (False, True):
             kept = Store(options.out, name, quick)

@@ -128,6 +128,9 @@ def _make(order: Order, directory: Path, needless: bool = False) -> int:
                     stage.play(lambda: _show(stage.live(), live))
             (directory / store.LIVE).unlink()
             samples = stage.samples
+            if stage.digest:
+                store.write_samples(samples, directory / store.ALL_SAMPLES)
+                samples = stage.digest(samples)
             if stage.has_flows:
                 content = flent.data(stage.both_ways(), f"{order.experiment} {order.id}", stage.started, order.seconds)
                 flent.write(directory / "run.flent.gz", content)

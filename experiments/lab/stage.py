@@ -129,6 +129,7 @@ class Stage:
         self.problems: list[str] = []  # what makes the run unfit, for people
         self.report: dict[str, Any] = {}
         self.found: dict[str, Any] = {}  # what parts of the traffic found out that is no sample
+        self.digest: Callable[[list[Sample]], list[Sample]] | None = None  # of all samples; the run's are its results
         self._scene = scene
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._always: list[Callable[[], None]] = []

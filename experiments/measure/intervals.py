@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from scipy.special import bdtr, stdtrit
+from scipy.special import bdtr, betaincinv, stdtrit
 
 CONFIDENCE = 0.95
 
@@ -50,3 +50,14 @@ def of_median(values: Sequence[float]) -> Interval | None:
             break
         best = Interval(middle, ordered[k - 1], ordered[-k], n, confidence)
     return best
+
+
+def of_part(count: int, n: int) -> Interval | None:
+    """Exact interval of a probability, of `count` in `n` independent trials (Clopper and Pearson 1934): one half lies
+    outside of it where the two-sided sign test rejects it. None without a trial."""
+    if not n:
+        return None
+    tail = (1 - CONFIDENCE) / 2
+    low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
+    high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
+    return Interval(count / n, low, high, n)

@@ -24,6 +24,7 @@ from accesspoint.experiments.experiment import (
     Experiment,
     Panels,
     Point,
+    Ranked,
     Regulation,
     Reported,
     Scatter,
@@ -78,7 +79,7 @@ class Drawing:
                 return any(panels.feedback(run) for run in self._runs[arm][:1])
             case Panels() | Distribution():
                 return bool(self._runs[arm])
-            case Scatter():
+            case Scatter() | Ranked():
                 return any(self._summary.get("compared", {}).get("pairs", {}).values())
 
     def _at(self, point: Point, arm: str) -> list[Run]:
@@ -104,6 +105,8 @@ class Drawing:
                 return panels.overview(declared, self._first(), self._table, self._experiment)
             case Scatter() as scatter:
                 return panels.scatter(scatter, self._summary["compared"]["pairs"])
+            case Ranked() as ranked:
+                return panels.ranked(ranked, self._summary["compared"]["pairs"])
             case Distribution() as distribution:
                 return panels.distribution(distribution, self._first(), self._experiment)
             case Regulation() as regulation:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from accesspoint.experiments.experiment import Arm, Distribution, Experiment, Panels, Regulation, Scatter
+from accesspoint.experiments.experiment import Arm, Distribution, Experiment, Panels, Ranked, Regulation, Scatter
 from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.measure.samples import Sample, percentile, summed_up
 from accesspoint.experiments.render.theme import LIGHT
@@ -164,6 +164,31 @@ def scatter(declared: Scatter, pairs: Mapping[str, Sequence[Mapping[str, Any]]])
     ax.set_xlabel(declared.xlabel)
     ax.set_ylabel(declared.label)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def ranked(declared: Ranked, pairs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """A line for each group: the ratios of its pairs, from the smallest to the largest."""
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    ax = figure.subplots()
+    for (name, group), color in zip(pairs.items(), (LIGHT.down, LIGHT.up, LIGHT.ping, LIGHT.green), strict=False):
+        ratios = [one["second"] / one["first"] for one in group]
+        ratios = sorted(1 / ratio for ratio in ratios) if name in declared.inverted else sorted(ratios)
+        shares = [(place + 0.5) / len(ratios) for place in range(len(ratios))]
+        ax.plot(shares, ratios, ".-", color=color, lw=1.4, ms=4, label=f"{name}: {len(ratios)}")
+    ax.axhline(1.0, color=LIGHT.faint, lw=1)
+    ax.axhspan(1 - declared.level, 1 + declared.level, color=LIGHT.shade, lw=0, zorder=0)
+    ax.set_yscale("log")
+    # Round values, as far as the ratios go, the same number on both sides of 1.
+    low, high = ax.get_ylim()
+    ticks = [tick for tick in (0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100) if low <= tick <= high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_xlim(0, 1)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    ax.set_xlabel("pairs, the smallest ratio first")
+    ax.set_ylabel(declared.label)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 

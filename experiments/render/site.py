@@ -34,7 +34,7 @@ def build(stores: Sequence[Store], out: Path) -> Path:
     for kept in stores:
         _page(kept, templates)
     entries = []
-    for name, experiment in registry.experiments().items():
+    for name, experiment in ((name, registry.find(name)) for name in registry.with_seeds(out)):
         forms = [kept for quick in (False, True) if (kept := Store(out, name, quick)).has_page()]
         entries += [(experiment, [(kept.directory.relative_to(out), kept.summary()) for kept in forms])]
     store.write(out / "index.html", templates.get_template("overview.html.j2").render(entries=entries))

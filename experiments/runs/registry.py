@@ -18,6 +18,8 @@ from accesspoint.topologies.links.profiles import ProfileError
 
 OWN = "ACCESSPOINT_EXPERIMENTS"
 NAME = re.compile(r"[A-Za-z0-9][\w-]*")  # it names folders
+SEEDED = re.compile(r"(.+)-seed-(0|[1-9]\d*)")
+"""Name of an experiment whose points are drawn from another seed than its own: its results have a folder of theirs."""
 CATALOGUE = Path(__file__).resolve().parents[1] / "catalogue"
 
 
@@ -84,6 +86,39 @@ def together() -> list[str]:
     return [name for name, experiment in experiments().items() if not experiment.under and not experiment.apart]
 
 
+def drawing() -> list[str]:
+    """Names of the experiments whose points are drawn from a seed."""
+    return [name for name, experiment in experiments().items() if experiment.seed is not None]
+
+
+def seeded(name: str, seed: int) -> str:
+    """Return the name of the experiment with its points drawn from that seed. Raises ProfileError."""
+    find(name)
+    declared = _declared_name(name)
+    if declared not in drawing():
+        raise ProfileError(f"--seed is for {', '.join(drawing())}: '{name}' draws nothing")
+    return declared if seed == experiments()[declared].seed else f"{declared}-seed-{seed}"
+
+
+def seed_of(name: str) -> int | None:
+    """Return the seed in the name of an experiment; None: its points are as declared."""
+    match = None if name in experiments() else SEEDED.fullmatch(name)
+    known = experiments().get(match[1]) if match else None
+    # Its own seed has its own name alone: two folders for the same results would differ one day.
+    return int(match[2]) if match and known and known.seed not in (None, int(match[2])) else None
+
+
+def _declared_name(name: str) -> str:
+    """Return the name under which the experiment is declared."""
+    return name if seed_of(name) is None else name[: name.rindex("-seed-")]
+
+
+def with_seeds(out: Path) -> list[str]:
+    """Names of all experiments, and of those of other seeds that have a folder in `out`."""
+    others = sorted(path.name for path in out.glob("*-seed-*") if path.is_dir() and seed_of(path.name) is not None)
+    return [*experiments(), *others]
+
+
 def own_files() -> list[Path]:
     """Files of the user's own."""
     return [Path(path).resolve() for path in os.environ.get(OWN, "").split(":") if path]
@@ -91,7 +126,8 @@ def own_files() -> list[Path]:
 
 def file(name: str) -> Path:
     """Return the file that declares the experiment. Raises ProfileError."""
-    return _found().files[find(name).name]
+    find(name)
+    return _found().files[_declared_name(name)]
 
 
 def own_file(name: str) -> Path | None:
@@ -194,7 +230,9 @@ def _why(error: BaseException, file: Path) -> str:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name. Raises ProfileError."""
+    """The experiment of that name; of `NAME-seed-N` with points drawn from that seed. Raises ProfileError."""
+    if (seed := seed_of(name)) is not None:
+        return experiments()[_declared_name(name)].of_seed(seed, name)
     if name not in experiments():
         known = ", ".join([*on_own_links(), *(name for name in experiments() if name not in on_own_links())])
         others = "".join(f"; {each}" for each in broken())

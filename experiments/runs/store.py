@@ -3,6 +3,7 @@
 
 plan.json               what was asked for
 runs/ID/samples.parquet every sample: time_s, quantity, source, value, span_s
+runs/ID/all.parquet     the same where those are a digest
 runs/ID/measures.json   the experiment's measures, taken at the run's end
 runs/ID/run.json        arm, point, repeat, seed, parameters, commit, claims, versions, self-check
 summary.json            every repeat's figures, medians with intervals, verdicts
@@ -24,6 +25,7 @@ from accesspoint.experiments.runs.plan import Order, Plan
 from accesspoint.topologies.requirements import LabError
 
 PART = ".part-"  # what a folder's name begins with while it is written
+ALL_SAMPLES = "all.parquet"  # in the folder of a run whose samples are a digest: those that it is of
 LIVE = "live"  # in the folder of a run while it plays: a line for people who watch
 
 

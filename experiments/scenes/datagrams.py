@@ -2,11 +2,11 @@
 """A transport in the manner of QUIC: everything in UDP datagrams, so that the network cannot distinguish an ACK from
 data.
 
-`python -m accesspoint.experiments.scenes.datagrams receive ADDRESS PORT` prints `time Mb/s` four times a second (s
-since the epoch, the
-end of the interval; payload), `... send ADDRESS PORT SECONDS` sends to it, as much as goes. NewReno with ECN (RFC 9002,
-sections 6 and 7, appendix B), an ACK for every second packet (RFC 9000, section 13.2.2), packets of 1250 bytes. Nothing
-is retransmitted: new data takes the place of what was lost.
+`python -m accesspoint.experiments.scenes.datagrams receive ADDRESS PORT [ECN]` prints `ready`, and `time Mb/s` four
+times a second (s since the epoch, the end of the interval; payload), `... send ADDRESS PORT SECONDS [ECN]` sends to it,
+as much as goes. NewReno with ECN (RFC 9002, sections 6 and 7, appendix B), an ACK for every second packet (RFC 9000,
+section 13.2.2), packets of 1250 bytes. Nothing is retransmitted: new data takes the place of what was lost. ECN: the
+two bits of the IP header, 2 for ECT(0) (the default), 0 for none.
 """
 
 import select
@@ -14,7 +14,12 @@ import socket
 import struct
 import sys
 import time
+from dataclasses import dataclass
 from itertools import takewhile
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from accesspoint.experiments.lab.stage import Stage
 
 DATA, ACK = 0, 1
 HEADER = struct.Struct("!BQ")  # kind, packet number
@@ -22,7 +27,7 @@ HEADER = struct.Struct("!BQ")  # kind, packet number
 ACKNOWLEDGEMENT = struct.Struct("!BQ32sQ")
 PACKET = 1250  # bytes of UDP payload
 HISTORY = 256
-ECT0, CE, ECN_MASK = 2, 3, 3
+NOT_ECT, ECT0, CE, ECN_MASK = 0, 2, 3, 3
 INITIAL_WINDOW, MIN_WINDOW = 10 * PACKET, 2 * PACKET
 PACKET_THRESHOLD = 3
 INITIAL_RTT = 0.333  # s
@@ -31,12 +36,42 @@ MAX_ACK_DELAY = 0.025  # s
 INTERVAL = 0.25  # s
 
 
-def receive(address: str, port: int) -> None:
+@dataclass(frozen=True)
+class Datagrams:
+    """A transfer between a station and the server over the whole timeline, with ECN where the arm's hosts have it.
+    Samples are `rate_mbps` of source `name`. port: one for each transfer of a scene."""
+
+    name: str
+    direction: Literal["down", "up"]
+    station: int
+    port: int
+
+    def prepare(self, stage: "Stage") -> None:
+        words = (sys.executable, "-m", "accesspoint.experiments.scenes.datagrams")
+        ends = [stage.server, stage.station(self.station)]
+        sender, receiver = ends if self.direction == "down" else ends[::-1]
+        address, port, ecn = receiver.IP(), str(self.port), str(ECT0 if stage.arm.ecn else NOT_ECT)
+
+        def take(line: str) -> None:
+            fields = line.split()
+            if len(fields) == 2:
+                at = float(fields[0]) - stage.started - INTERVAL / 2
+                stage.sample(at, "rate_mbps", float(fields[1]), INTERVAL, self.name)
+
+        stage.program(receiver, *words, "receive", address, port, ecn, take=take).await_line("ready")
+
+        def begin() -> None:
+            stage.program(sender, *words, "send", address, port, f"{stage.seconds + 10:g}", ecn)
+
+        stage.at(0.0, begin)
+
+
+def receive(address: str, port: int, ecn: int = ECT0) -> None:
     """Receive and acknowledge, until the process ends."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind((address, port))
     udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
-    udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ECT0)
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
     print("ready", flush=True)
     largest, seen, marked, unacknowledged, volume = -1, 0, 0, 0, 0
     peer: tuple[str, int] = ("", 0)
@@ -130,11 +165,11 @@ class Sender:
         self._rtt += (rtt - self._rtt) / 8
 
 
-def send(address: str, port: int, seconds: float) -> None:
+def send(address: str, port: int, seconds: float, ecn: int = ECT0) -> None:
     """Send for so many seconds."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.connect((address, port))
-    udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ECT0)
+    udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ecn)
     sender, end = Sender(), time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         while sender.may_send():
@@ -148,6 +183,6 @@ def send(address: str, port: int, seconds: float) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "receive":
-        receive(sys.argv[2], int(sys.argv[3]))
+        receive(sys.argv[2], int(sys.argv[3]), *map(int, sys.argv[4:]))
     else:
-        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        send(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:]))

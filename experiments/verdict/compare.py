@@ -33,7 +33,9 @@ class Row:
 
 
 def rows(experiment: Experiment, summary: dict[str, Any]) -> list[Row]:
-    """The paper's rows stand above those of the arm that they are compared with."""
+    """The paper's rows stand above those of the arm that they are compared with. None where points count together."""
+    if experiment.tally:
+        return []
     table, found = Table(summary["cells"]), []
     for point in summary["points"]:
         here = [one for one in experiment.reported if dict(one.point) == point]

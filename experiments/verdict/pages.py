@@ -18,6 +18,7 @@ from accesspoint.experiments.verdict.goals import Table, word
 Summary = dict[str, Any]
 
 MAX_COLUMNS = 6  # of a table: those of a page's width
+ONCE = "one repeat, which says nothing of chance"
 
 INTERVALS = (
     "Below a median is its exact interval, of order statistics; in brackets how sure it is where that is below 95 %. "
@@ -51,13 +52,15 @@ def experiment_page(summary: Summary, results: Path) -> str:
     lines = [f"# {experiment.name}: {experiment.title}", "", experiment.question, ""]
     lines += audited.head() if audited else []
     repeats = summary["repeats"]
-    made = f"medians of {repeats} repeats" if repeats > 1 else "one repeat, which says nothing of chance"
+    once = f"one repeat at each of {len(summary['points'])} points" if experiment.tally else ONCE
+    made = f"medians of {repeats} repeats" if repeats > 1 else once
     lines += [f"{source(experiment.paper)}. {summary['form'].capitalize()} form: {made}.", ""]
-    for measures, points in compare.apart(experiment, summary):
+    for measures, points in () if experiment.tally else compare.apart(experiment, summary):
         for part in _parts(measures, MAX_COLUMNS - (2 if experiment.sweep else 1)):
             lines += [*_table(experiment, summary, part, points), ""]
     judged = any(verdict["kind"] == "claim" for verdict in summary["verdicts"])
-    lines += [f"{INTERVALS} In short: **{word(summary['verdicts'])}**.", ""]
+    intervals = "" if experiment.tally else f"{INTERVALS} "
+    lines += [f"{intervals}In short: **{word(summary['verdicts'])}**.", ""]
     lines += [f"- {verdict['word']}: {verdict['text']}" for verdict in summary["verdicts"]]
     lines += ["", WORDS] if judged else []
     for grid in summary.get("compared", {}).get("grids", ()):

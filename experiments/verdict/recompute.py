@@ -52,6 +52,7 @@ def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, lis
     if experiment.compared:
         runs = [raw for _, raw in archive.read(results / archive.FOLDER / f"{name}.parquet")]
         kept |= json.loads(json.dumps(summary.compared(experiment, runs)))
+    kept |= summary.tallied(experiment, kept)
     kept |= summary.judged(experiment, kept)
     return kept, others
 

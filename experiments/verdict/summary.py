@@ -24,7 +24,7 @@ from accesspoint.experiments.runs.provenance import parameters
 from accesspoint.experiments.runs.store import Run, Store, counted
 from accesspoint.experiments.runs.store import write as write_file
 from accesspoint.experiments.verdict import judge
-from accesspoint.experiments.verdict.goals import Cell, decide, word
+from accesspoint.experiments.verdict.goals import Cell, Table, decide, word
 from accesspoint.topologies.requirements import LabError
 
 Summary = dict[str, Any]
@@ -56,12 +56,17 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
     }
     if experiment.compared:
         found |= compared(experiment, [run.raw() for run in those])
-    return found | judged(experiment, found)
+    return found | tallied(experiment, found) | judged(experiment, found)
 
 
 def compared(experiment: Experiment, runs: Iterable[Raw]) -> Summary:
     """Comparison of all runs, for experiments that declare one."""
     return {"compared": asdict(experiment.compared(list(runs)))} if experiment.compared else {}
+
+
+def tallied(experiment: Experiment, found: Summary) -> Summary:
+    """Comparison of the medians at all points, for experiments that declare one, of a summary that has its cells."""
+    return {"compared": asdict(experiment.tally(Table(found["cells"]), found["points"]))} if experiment.tally else {}
 
 
 def judged(experiment: Experiment, found: Summary) -> Summary:
@@ -122,7 +127,9 @@ def command(experiment: Experiment, plan: Plan) -> str:
     own = make(experiment, plan.quick)
     if file := registry.own_file(experiment.name):
         return _command_of_a_file(file, plan, own)
-    words = ["make experiment", f"NAME={plan.experiment}", *(["QUICK=1"] if plan.quick else [])]
+    seed = registry.seed_of(plan.experiment)
+    name = plan.experiment if seed is None else f"{plan.experiment.removesuffix(f'-seed-{seed}')} SEED={seed}"
+    words = ["make experiment", f"NAME={name}", *(["QUICK=1"] if plan.quick else [])]
     words += [f"REPEATS={plan.repeats}"] if plan.repeats != own.repeats else []
     words += [f"ARMS={','.join(plan.arms)}"] if plan.arms != own.arms else []
     words += [f"SECONDS={plan.seconds:g}"] if plan.seconds else []
@@ -133,6 +140,7 @@ def command(experiment: Experiment, plan: Plan) -> str:
 
 def _command_of_a_file(file: Path, plan: Plan, own: Plan) -> str:
     words = ["python -m accesspoint.experiments run", str(file), *(["--quick"] if plan.quick else [])]
+    words += [f"--seed {seed}"] if (seed := registry.seed_of(plan.experiment)) is not None else []
     words += [f"--repeats {plan.repeats}"] if plan.repeats != own.repeats else []
     words += [f"--arms {','.join(plan.arms)}"] if plan.arms != own.arms else []
     words += [f"--seconds {plan.seconds:g}"] if plan.seconds else []

@@ -17,6 +17,7 @@ from accesspoint.topologies.targets import Port
 
 PACKAGE = "user-mode-linux"
 DELAY = "netem"  # keeps the links' delay
+METRO = 0.010  # s; tc-cake(8) advises against a shorter rtt for links to the Internet, and on Linux's own timers
 _TRIAL = {
     "netem": "delay 1ms",
     "tbf": "rate 1mbit burst 3028 limit 15140",
@@ -30,8 +31,9 @@ _TRIAL = {
 @dataclass(frozen=True)
 class Peer:
     """A queue discipline of Linux as an access point: `kind` with its options, behind tbf unless it has a rate of its
-    own. {rate} (bit/s), {limit} (packets) and {frames_us} (two full frames, us) stand for the port's. uplink: more
-    options at the uplink; station: at a station's link. follows: its rate follows the link's
+    own. {rate} (bit/s), {limit} (packets) and {frames_us} (two full frames, us) stand for the port's, {rtt_us} for the
+    round trip of the empty links, at least METRO. uplink: more options at the uplink; station: at a station's link.
+    follows: its rate follows the link's
     (accesspoint.topologies.links.autorate)."""
 
     name: str
@@ -43,13 +45,16 @@ class Peer:
     station: str = ""
     follows: bool = False
 
-    def commands(self, port: Port, uplink: bool, classes: Sequence[StationClass] = ()) -> list[tuple[str, str]]:
+    def commands(
+        self, port: Port, uplink: bool, classes: Sequence[StationClass] = (), rtt: float = 0.0
+    ) -> list[tuple[str, str]]:
         """Return what tc adds at the interface of a port's egress, and the words that follow `dev INTERFACE`. classes:
-        of stations, for a discipline that has some."""
+        of stations, for a discipline that has some. rtt: of the empty links (s)."""
         if self.kind == "htb":
             return station_classes.commands(port, uplink, classes)
         words = " ".join(filter(None, (self.kind, self.options, self.uplink if uplink else self.station)))
-        own = words.format(rate=port.rate, limit=port.limit, frames_us=round(2e6 * 8 * FULL_FRAME / port.rate))
+        frames_us = round(2e6 * 8 * FULL_FRAME / port.rate)
+        own = words.format(rate=port.rate, limit=port.limit, frames_us=frames_us, rtt_us=round(max(METRO, rtt) * 1e6))
         if self.shapes:
             return [("qdisc", f"root {own}")]
         # Two full frames of burst; tbf's own limit is its default FIFO's, which the discipline takes the place of.
@@ -75,6 +80,11 @@ PEERS = {
         ),
         Peer(
             "cake-hosts", "CAKE for stations", "cake", "bandwidth {rate}bit raw", shapes=True,
+            uplink="ack-filter dual-srchost", station="dual-dsthost",
+        ),
+        Peer(
+            "cake-path", "CAKE for stations, with the rtt of the links", "cake",
+            "bandwidth {rate}bit raw rtt {rtt_us}us", shapes=True,
             uplink="ack-filter dual-srchost", station="dual-dsthost",
         ),
         Peer(

@@ -64,7 +64,7 @@ class PeerLab(Lab):
         for number, port in self.ports.items():
             self._put_trace(self.net[ACCESS_POINT].intfs[number])
             interface = self.net[ACCESS_POINT].intfs[number].name
-            for what, words in self.peer.commands(port, number == max(self.ports), self._classes):
+            for what, words in self.peer.commands(port, number == max(self.ports), self._classes, self.profile.rtt):
                 run("tc", what, "add", "dev", interface, *words.split())
         for host in [*self.stations, self.server] if self.profile.rtt else []:
             delay = f"{self.profile.rtt * 1e6 / 2:.0f}us"
