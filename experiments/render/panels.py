@@ -181,7 +181,9 @@ def ranked(declared: Ranked, pairs: Mapping[str, Sequence[Mapping[str, Any]]]) -
     ax.set_yscale("log")
     # Round values, as far as the ratios go, the same number on both sides of 1.
     low, high = ax.get_ylim()
-    ticks = [tick for tick in (0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100) if low <= tick <= high]
+    ticks = [
+        tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 20, 50, 100) if low <= tick <= high
+    ]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_xlim(0, 1)

@@ -56,7 +56,8 @@ def summarise(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Summar
     }
     if experiment.compared:
         found |= compared(experiment, [run.raw() for run in those])
-    return found | tallied(experiment, found) | judged(experiment, found)
+    found |= tallied(experiment, found)
+    return found | judged(experiment, found)
 
 
 def compared(experiment: Experiment, runs: Iterable[Raw]) -> Summary:

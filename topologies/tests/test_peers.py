@@ -28,6 +28,10 @@ def test_a_discipline_gets_the_ports_rate_and_limit() -> None:
     up, down = (PEERS["cake-hosts"].commands(PORT, uplink) for uplink in (True, False))
     assert up == [("qdisc", "root cake bandwidth 1000000bit raw ack-filter dual-srchost")]
     assert down == [("qdisc", "root cake bandwidth 1000000bit raw dual-dsthost")]
+    up, down = (PEERS["cake-path"].commands(PORT, uplink, rtt=0.047) for uplink in (True, False))
+    assert up == [("qdisc", "root cake bandwidth 1000000bit raw rtt 47000us ack-filter dual-srchost")]
+    assert down == [("qdisc", "root cake bandwidth 1000000bit raw rtt 47000us dual-dsthost")]
+    assert "rtt 10000us" in PEERS["cake-path"].commands(PORT, True, rtt=0.002)[0][1]
     assert PEERS["fq_codel"].needs() == {"fq_codel", "tbf", "netem"} and PEERS["cake"].needs() == {"cake", "netem"}
 
 

@@ -38,9 +38,6 @@ class Judged:
             return "level"
         return "ahead" if (ours < cake) == self.less else "behind"
 
-    def ratio(self, ours: float, cake: float) -> float:
-        return max(ours, LEAST) / max(cake, LEAST)
-
 
 JUDGED = (
     Judged("download", "download", "{:.3g}"),
@@ -94,6 +91,10 @@ def _pair(ours: float, cake: float) -> Pair:
     return Pair(float(f"{max(cake, LEAST):.6g}"), float(f"{max(ours, LEAST):.6g}"))
 
 
+def _ratio(ours: float, cake: float) -> str:
+    return f"{ours / cake:.2f}" if cake else "-"
+
+
 def _verdict(text: str, count: Counter[Word]) -> dict[str, str]:
     """A pass where scenarios ahead are more than those behind by more than chance (the sign test's interval)."""
     said = ", ".join(f"{word} in {count[word]}" for word in WORDS)
@@ -119,10 +120,10 @@ def _counts(counts: dict[str, Counter[Word]], found: Sequence[tuple[Point, Both]
     behind = sum(bool(_of(both, "behind")) for _, both in found)
     ahead = sum(bool(_of(both, "ahead")) and not _of(both, "behind") for _, both in found)
     text = (
-        f"CAKE's figure is that of its better set-up, measure by measure; level is within {LEVEL:.0%} of it. Of "
-        f"{len(found)} scenarios this access point is behind in any measure in {behind}, ahead in some and behind in "
-        f"none in {ahead}. Each scenario ran once behind each arm, as they, not repeats, are the sample; in brackets "
-        "the exact 95 % interval of the sign test."
+        f"CAKE's figure is that of its better set-up, measure by measure; level is within {LEVEL * 100:g} % of it. In "
+        f"{behind} of {len(found)} scenarios this access point is behind in some measure, in {ahead} it is ahead in "
+        "some and behind in none. Each scenario ran once behind each arm: the scenarios, not repeats, are the sample. "
+        "In brackets is the exact 95 % interval of the sign test."
     )
     headings = ("worst-off station", "scenarios", *WORDS, "ahead, of those not level")
     return Grid("Ahead, level and behind", headings, tuple(rows), text)
@@ -138,21 +139,17 @@ def _behind(found: Sequence[tuple[Point, Both]], points: Sequence[Point], descri
     rows = []
     for point, both in found:
         if behind := _of(both, "behind"):
-            named = ", ".join(f"{one.text} ({one.ratio(*both[one.name]):.2f})" for one in behind)
+            named = ", ".join(f"{one.text} ({_ratio(*both[one.name])})" for one in behind)
             pairs = (
                 " / ".join(one.shown.format(value) for value in both[one.name]) if one.name in both else "-"
                 for one in JUDGED
             )
-            rows.append((f"{point[SEED]} / {point['scenario']}", describe(point), named, *pairs))
+            rows.append((f"{point[SEED]} / {point['scenario']}: {describe(point)}", named, *pairs))
     headings = (
-        "seed / scenario", "drawn", "behind in (ratio)", "download (Mb/s)", "upload (Mb/s)", "ping mean (ms)",
+        "seed / scenario: drawn", "behind in (ratio)", "download (Mb/s)", "upload (Mb/s)", "ping mean (ms)",
         "ping p99 (ms)",
     )  # fmt: skip
     text = "Figures are this access point's / CAKE's, of the worst-off station." if rows else "None."
-    missing = len(points) - len(found)
-    text += (
-        f" {missing} of {len(points)} scenarios have no fit run behind some arm, and are not counted."
-        if missing
-        else ""
-    )
+    if missing := len(points) - len(found):
+        text += f" {missing} of {len(points)} scenarios have no fit run behind some arm, and are not counted."
     return Grid("Behind", headings, tuple(rows), text)

@@ -28,7 +28,7 @@ from accesspoint.experiments.experiment import (
     Ranked,
     Traffic,
 )
-from accesspoint.experiments.measure.run_data import Raw, quantile
+from accesspoint.experiments.measure.run_data import Of, Raw, quantile
 from accesspoint.experiments.measure.samples import Sample, percentile
 from accesspoint.experiments.scenes.calls import Call
 from accesspoint.experiments.scenes.datagrams import Datagrams
@@ -82,6 +82,17 @@ class Digest:
         return found + ([Sample(0.0, "empty_ping_ms", percentile(empty, 0.5))] if empty else [])
 
 
+def ping(quantity: str) -> Of:
+    """Return the longest ping of a station, on the links' own round trip in place of what the run's empty links took:
+    a frame takes its time on the switch's links, and none behind CAKE, which has only those after it wait."""
+
+    def of(raw: Raw) -> float | None:
+        longest, empty = max(raw.values(quantity), default=None), raw.values("empty_ping_ms")
+        return longest - empty[0] + drawn(raw.point or {}).rtt if longest is not None and empty else None
+
+    return of
+
+
 def _parts(flows: Flows, port: int) -> list[Traffic]:
     """Traffic of some equal flows. port: of the first datagram's transfer."""
     name = f"{flows.way} sta{flows.station} {flows.kind}"
@@ -122,8 +133,8 @@ EXPERIMENT = Experiment(
     measures=(
         Measure("download", "Mb/s", "download, worst-off station", quantile("down_mbps", 0.0)),
         Measure("upload", "Mb/s", "upload, worst-off station", quantile("up_mbps", 0.0)),
-        Measure("ping_mean", "ms", "ping, mean, worst-off station", quantile("ping_ms", 1.0), "{:.1f}"),
-        Measure("ping_p99", "ms", "ping, p99, worst-off station", quantile("ping_p99_ms", 1.0), "{:.1f}"),
+        Measure("ping_mean", "ms", "ping, mean, worst-off station", ping("ping_ms"), "{:.1f}"),
+        Measure("ping_p99", "ms", "ping, p99, worst-off station", ping("ping_p99_ms"), "{:.1f}"),
         ping_added(),
     ),
     sweep={SEED: (DEFAULT_SEED,), "scenario": tuple(range(1, SCENARIOS + 1))},
@@ -149,6 +160,8 @@ EXPERIMENT = Experiment(
         "20 s, or 1000 frames of the uplink: slow links run longer, for every arm alike",
         "a scenario has one to three kinds of flows; DCTCP is drawn with ECN only, without it is Reno; at most 8 flows "
         "are like QUIC (NewReno in datagrams, no encryption), and those in a tunnel are CUBIC of the first station",
+        "a ping is what the load adds to that of the run's empty links, and the links' round trip: without load it is "
+        "the same behind all arms",
         "calls (50 small datagrams a second each way, no DSCP) and pings take at most a fifth and a tenth of the "
         "uplink, or one ping: where it is slow some stations have none, and pings that are lost do not count",
         "all flows start within a tenth of a second, last, and have one round trip; no losses, no radio",
