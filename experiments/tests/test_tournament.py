@@ -38,7 +38,6 @@ ARMS = [arm.name for arm in CAKES]
 
 
 def test_scenario_follows_from_seed_and_number_alone() -> None:
-    scenario.cache_clear()
     assert [scenario(1, number) for number in reversed(NUMBERS)] == ALL[::-1]
     assert len({replace(one, seed=0, number=0) for one in (*ALL, *OTHERS)}) == len(ALL) + len(OTHERS)
 

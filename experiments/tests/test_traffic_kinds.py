@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import pytest
 from scapy.layers.inet import IP, TCP, UDP
@@ -16,6 +17,7 @@ from scapy.packet import Raw as Payload
 from accesspoint.experiments.lab.stage import empty_pings
 from accesspoint.experiments.measure.run_data import Raw, added, total
 from accesspoint.experiments.measure.samples import Sample
+from accesspoint.experiments.scenes import calls
 from accesspoint.experiments.scenes.arrival_log import parse
 from accesspoint.experiments.scenes.crossing import reordered
 from accesspoint.experiments.scenes.encapsulated import _table
@@ -46,6 +48,25 @@ def rates(process: "subprocess.Popen[str]", number: int) -> list[float]:
     lines = [process.stdout.readline().split() for _ in range(number)]
     assert all(abs(float(when) - time.time()) < 60 for when, _ in lines)
     return [float(rate) for _, rate in lines]
+
+
+@needs_root
+def test_call_sends_both_ways_at_its_rate() -> None:
+    with Paths() as paths:
+        a, b = paths.host("a"), paths.host("b")
+        link = paths.link(a, b, rate="2mbit", delay="5ms", limit=50)
+        words = ("accesspoint.experiments.scenes.calls",)
+        ends = ((a, link.a_ip, link.b_ip), (b, link.b_ip, link.a_ip))
+        processes = [
+            host.popen(sys.executable, "-m", *words, own, other, "6001", str(SECONDS), cwd=ROOT)
+            for host, own, other in ends
+        ]
+        assert [process.wait(timeout=SECONDS + 20) for process in processes] == [0, 0]
+        for host in (a, b):
+            counters = _table(Path(f"/proc/{host.pid}/net/snmp").read_text())
+            # The other end may come up later: what reaches a closed port counts as such.
+            received = counters["Udp.InDatagrams"] + counters["Udp.NoPorts"]
+            assert 0.9 * SECONDS / calls.PERIOD <= received <= SECONDS / calls.PERIOD
 
 
 @needs_root

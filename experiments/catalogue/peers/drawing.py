@@ -5,7 +5,6 @@ Rates, their ratio, the round trip and the number of flows are log-uniform betwe
 likely as any other.
 """
 
-import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -112,7 +111,6 @@ class Scenario:
         return "; ".join([*words, f"{len(self.calls)} calls, {len(self.pings)} pings"])
 
 
-@functools.cache
 def scenario(seed: int, number: int) -> Scenario:
     """Return the scenario of that number, from 1."""
     random = Random(f"tournament {seed} {number}")
