@@ -116,7 +116,7 @@ def test_a_plain_client_of_a_listener_gets_plain_tcp(pair: tuple[PathHost, PathH
     server = remote(b)
     program = (
         "import socket, sys\ns = socket.create_connection((sys.argv[1], 7000))\n"
-        "s.sendall(b'\\2\\1' + socket.inet_aton(sys.argv[1]) + bytes([0, 9])); print(s.recv(1)[0])"
+        "s.sendall(b'\\3\\0\\1' + socket.inet_aton(sys.argv[1]) + bytes([0, 9])); print(s.recv(1)[0])"
     )
     assert a.run(sys.executable, "-c", program, links[0].b_ip) == "5\n", "the remote proxy's connect is refused"
     assert (server.counts()["answered"], server.counts()["plain"]) == (0, 1)

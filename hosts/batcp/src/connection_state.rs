@@ -70,7 +70,7 @@ pub struct LockedState {
     pub announced_limit: u64,
     pub totals: BTreeMap<u8, Totals>,
     pub joins: JoinWindow,
-    /// Of the program's connection, for all subflows.
+    /// DSCP of all subflows, that of the program's connection.
     pub dscp: Dscp,
     /// The path manager sleeps for `REST`, as nothing is in flight.
     pub resting: bool,
