@@ -94,7 +94,7 @@ def drawing() -> list[str]:
 def seeded(name: str, seed: int) -> str:
     """Return the name of the experiment with its points drawn from that seed. Raises ProfileError."""
     find(name)
-    declared = _declared_name(name)
+    declared = declared_name(name)
     if declared not in drawing():
         raise ProfileError(f"--seed is for {', '.join(drawing())}: '{name}' draws nothing")
     return declared if seed == experiments()[declared].seed else f"{declared}-seed-{seed}"
@@ -108,7 +108,7 @@ def seed_of(name: str) -> int | None:
     return int(match[2]) if match and known and known.seed not in (None, int(match[2])) else None
 
 
-def _declared_name(name: str) -> str:
+def declared_name(name: str) -> str:
     """Return the name under which the experiment is declared."""
     return name if seed_of(name) is None else name[: name.rindex("-seed-")]
 
@@ -127,7 +127,7 @@ def own_files() -> list[Path]:
 def file(name: str) -> Path:
     """Return the file that declares the experiment. Raises ProfileError."""
     find(name)
-    return _found().files[_declared_name(name)]
+    return _found().files[declared_name(name)]
 
 
 def own_file(name: str) -> Path | None:
@@ -232,7 +232,7 @@ def _why(error: BaseException, file: Path) -> str:
 def find(name: str) -> Experiment:
     """The experiment of that name; of `NAME-seed-N` with points drawn from that seed. Raises ProfileError."""
     if (seed := seed_of(name)) is not None:
-        return experiments()[_declared_name(name)].of_seed(seed, name)
+        return experiments()[declared_name(name)].of_seed(seed, name)
     if name not in experiments():
         known = ", ".join([*on_own_links(), *(name for name in experiments() if name not in on_own_links())])
         others = "".join(f"; {each}" for each in broken())

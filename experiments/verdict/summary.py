@@ -129,8 +129,9 @@ def command(experiment: Experiment, plan: Plan) -> str:
     if file := registry.own_file(experiment.name):
         return _command_of_a_file(file, plan, own)
     seed = registry.seed_of(plan.experiment)
-    name = plan.experiment if seed is None else f"{plan.experiment.removesuffix(f'-seed-{seed}')} SEED={seed}"
-    words = ["make experiment", f"NAME={name}", *(["QUICK=1"] if plan.quick else [])]
+    words = ["make experiment", f"NAME={registry.declared_name(plan.experiment)}"]
+    words += [] if seed is None else [f"SEED={seed}"]
+    words += ["QUICK=1"] if plan.quick else []
     words += [f"REPEATS={plan.repeats}"] if plan.repeats != own.repeats else []
     words += [f"ARMS={','.join(plan.arms)}"] if plan.arms != own.arms else []
     words += [f"SECONDS={plan.seconds:g}"] if plan.seconds else []

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transports whose ACKs cannot be seen: an access point that puts ACKs first has nothing to put first."""
 
-import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from accesspoint.experiments.catalogue.peers import (
     DIFFERENCES,
     FIFO,
@@ -13,42 +9,16 @@ from accesspoint.experiments.catalogue.peers import (
     PEERS,
     QUICK_ARMS,
     ping_added,
-    take_rate,
 )
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, rate
+from accesspoint.experiments.scenes.datagrams import Datagrams
 from accesspoint.experiments.scenes.scene import AccessPoint, Flow
 from accesspoint.topologies.kernels.kernel import VIRTUAL
 from accesspoint.topologies.links.profiles import PROFILES
 
-if TYPE_CHECKING:
-    from accesspoint.experiments.lab.stage import Stage
-
 SECONDS, UP, DOWN_AGAIN = 180, 60, 120
 PORT = 4433
-
-
-@dataclass(frozen=True)
-class Datagrams:
-    """A download like QUIC's, from the server to the first station (accesspoint.experiments.scenes.datagrams). Its
-    samples are `rate_mbps` of source `name`."""
-
-    name: str
-
-    def prepare(self, stage: "Stage") -> None:
-        words = (sys.executable, "-m", "accesspoint.experiments.scenes.datagrams")
-        station = stage.station(1)
-        receiver = stage.program(
-            station, *words, "receive", station.IP(), str(PORT), take=lambda line: take_rate(stage, self.name, line)
-        )
-        receiver.await_line("ready")
-        send = (*words, "send", station.IP(), str(PORT), str(stage.seconds + 10))
-
-        def begin() -> None:
-            stage.program(stage.server, *send)
-
-        stage.at(0, begin)
-
 
 EXPERIMENT = Experiment(
     name="unseen-acks",
@@ -58,7 +28,7 @@ EXPERIMENT = Experiment(
     scene=AccessPoint(
         PROFILES["testbed"],
         SECONDS,
-        (Datagrams("download"), Flow("upload", "up", UP, DOWN_AGAIN)),
+        (Datagrams("download", "down", station=1, port=PORT), Flow("upload", "up", UP, DOWN_AGAIN)),
         peers=PEERS,
     ),
     arms=(FIFO, *PEER_ARMS, OUR_ARM),
