@@ -205,6 +205,12 @@ class FlowTable:
         self.thinned[at] = thinned = can & (begins | stays)
         self.feedback[at] = np.where(thinned, np.clip(lost - dropped, 0.0, most), self.feedback[at])
 
+    def ask_ahead(self, at: Numbers) -> bool:
+        """Return True when one of these flows goes ahead within its fair share, or could, and asks for more than its
+        least sparse rate."""
+        more = self.rates.value[at] > self._least_sparse_rate[at]
+        return bool((self._small[at] & ~self.acknowledges[at] & more).any())
+
     def fair_sparse_rate(self, at: Numbers) -> float:
         """Return the bytes/s of the sparse queue that flows may use which go ahead within their fair share only.
 

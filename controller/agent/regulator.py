@@ -8,11 +8,12 @@ volumes, flow rates -> queue estimate -> device term            every tick
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from ..law import chosen
 from ..law.base import BUSY_QUEUE, IDLE_SECONDS
-from ..law.shares import Floats, Numbers, demands, divide
+from ..law.shares import Floats, Numbers, demands, demands_behind, divide
 from .capacity import Capacity
 from .feedback import Rate
 from .flow_table import FlowTable
@@ -118,7 +119,8 @@ class PortRegulator:
         self._shared = self.capacity
         """Bytes/s that group traffic leaves to classes and flows."""
         self._arrived = 0
-        self._shares_at = self._busy_at = -math.inf
+        self._shares_at = self._busy_at = self._empty_at = -math.inf
+        """The last: time at which the queue was empty, so that what was sent before has left."""
         self._shared_arrived = -1
         self.law = chosen(config.ncr.law, config.ncr.own)
         self._reset()
@@ -203,6 +205,8 @@ class PortRegulator:
         if link.value != self.capacity:
             self.capacity = estimate.capacity = link.value
             self.aim()
+        if not estimate.packets:
+            self._empty_at = now
         arriving = counters.arrived_packets != self._arrived
         self._arrived = counters.arrived_packets
         ncr = self.config.ncr
@@ -223,7 +227,8 @@ class PortRegulator:
             return NOBODY
         self._shared_arrived = counters.arrived_packets
         looked_at = np.fromiter(self.active, np.int64, len(self.active))
-        gone = looked_at[self._flows.rates.idle(looked_at, now)]
+        idle = looked_at[self._flows.rates.idle(looked_at, now)]
+        gone = idle[~self._wait(idle)] if self.regulated else idle
         for index in gone.tolist():
             del self.active[index]
         self._flows.active[gone] = False
@@ -243,6 +248,17 @@ class PortRegulator:
             self._reset()
             self._flows.stop(looked_at)
         return looked_at
+
+    def _wait(self, flows: Numbers) -> npt.NDArray[np.bool_]:
+        """Return True for each flow that is held back and may have packets in the queue."""
+        waits = self._flows.rates.moved[flows] > self._empty_at
+        return waits & (self._flows.elastic(flows, self.config.features.sparse) > 0) & self.law.thins
+
+    def _waiting(self, flows: Numbers, now: float) -> Floats:
+        """Return the bytes that each of these flows asks to be sent if it is held back: the queue above its target, and
+        all of it for one that has fallen silent."""
+        silent = self._flows.rates.idle(flows, now)
+        return np.maximum(self.estimate.bytes - np.where(silent, 0.0, self.target), 0.0)
 
     def queue_rates(self) -> dict[int, float]:
         """Return the rate of each priority queue, in bytes/s.
@@ -328,7 +344,8 @@ class PortRegulator:
                 for rate, arrivals in zip(self.class_rates, self._arrivals, strict=True)
             ]
         )
-        rates = table.rates.value[flows] * kept[classes]
+        # Nor does what a station sends above its limit get so far.
+        rates = table.rates.value[flows] * kept[classes] * (1 - table.held[flows])
         weights, fair = self._weights_of(flows, demands(rates, elastic)) if flows.size else (rates, rates)
         terms, desired = self.law.shares(
             table.feedback[flows].tolist(),
@@ -346,6 +363,8 @@ class PortRegulator:
         table.feedback[flows] = feedback
         if flows.size:
             # A flow far below what it may have is not the cause of the queue.
+            if fair is not None and table.ask_ahead(flows):
+                _, fair = self._weights_of(flows, demands_behind(rates, elastic, self._waiting(flows, now)))
             part = self.config.sparse.fair_share
             fair = (np.array(desired) / weights).max() * weights if fair is None else fair
             allowed = part * fair if part else None

@@ -16,9 +16,22 @@ Level = tuple[Numbers, Floats]
 LEAST = 1.0  # byte/s
 
 
+WAIT_SECONDS = 0.25
+"""Seconds in which who waits asks to be sent."""
+
+
 def demands(rates: Floats, elastic: Floats) -> Floats:
     """Return what flows ask for, in the units of `rates`: who would take more (`elastic`) asks for more than it has."""
     return rates * (1 + PROBE * elastic)
+
+
+def demands_behind(rates: Floats, elastic: Floats, waiting: Floats) -> Floats:
+    """Return what flows ask for, in bytes/s, where others go ahead of those that are `elastic`.
+
+    What arrives of these says little: a sender that hears nothing sends nothing, and one with the least window sends
+    what is left to it. So they ask for twice what they have, and for the bytes that are `waiting`.
+    """
+    return rates + elastic * (rates + waiting / WAIT_SECONDS)
 
 
 def divide(capacity: float, asked: Floats, levels: list[Level]) -> tuple[Floats, Floats]:

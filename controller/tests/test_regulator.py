@@ -264,6 +264,46 @@ def test_who_is_thinned_stays_so_until_it_asks_for_clearly_less_or_more() -> Non
     assert not flows.thinned[7]
 
 
+@pytest.mark.parametrize("queue", [3, 100])
+def test_who_waits_and_sends_no_more_keeps_its_share(queue: int) -> None:
+    # A tunnel asks for more than the uplink has, and goes ahead. What another station has sent waits behind it: as long
+    # as it does, its sender asks for nothing, and is not done.
+    regulator = uplink()
+    add(regulator, 7, tcp=False, station=1)
+    add(regulator, 8, station=2)
+    flows, volumes = regulator._flows, regulator.volumes
+    for tick in range(1000):
+        now = tick * 0.01
+        volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / 138), int(now * CAPACITY)
+        volumes.arrived_packets[2] = volumes.sent_packets[2] + queue
+        volumes.arrived_bytes[2] = volumes.sent_bytes[2] + queue * FRAME
+        read(regulator, now, {7: now * CAPACITY * 1.05}, 138)
+        read(regulator, now, {8: min(now, 1.0) * 3 * FRAME})
+        regulator.update(now)
+    assert 8 in regulator.active
+    dropped = flows.feedback[7] + regulator.law.dropped(regulator.feedback)
+    allowed = flows.rates.value[7] * (1 - dropped) if flows.thinned[7] else flows.sparse_rate[7]
+    # A silent flow asks for what is queued in a quarter of a second, and for all if that is more than the port has.
+    assert allowed == pytest.approx((0.5 if queue == 100 else 1 - 3 * FRAME / 0.25 / CAPACITY) * CAPACITY, rel=0.03)
+    # Once the queue has been empty nobody waits.
+    volumes.arrived_packets[2], volumes.arrived_bytes[2] = volumes.sent_packets[2], volumes.sent_bytes[2]
+    regulator.update(now + 0.01)
+    regulator.update(now + 2.0)
+    assert 8 not in regulator.active
+
+
+def test_a_limited_sender_that_answers_to_nothing_loses_no_more_with_time() -> None:
+    # Its station may send half of what the port has, and what it sends above is lost: the flow term has no part in it.
+    regulator = uplink()
+    add(regulator, 7, tcp=False, station=1)
+    add(regulator, 8, tcp=False, station=2)
+    regulator._flows.set_limits(5, 0.0, 0.5 * CAPACITY)
+    regulator._flows.assign_stations(7, 5, 0, 1, 1.0)
+    _uploads(regulator, {7: 1.2, 8: 0.02}, {7: FRAME, 8: 91})
+    assert regulator._flows.held[7] == pytest.approx(1 - 0.5 / 1.2, rel=0.02)
+    assert regulator._flows.feedback[7] == 0.0
+
+
 def test_acks_of_tcp_bring_nothing_to_the_sparse_queue() -> None:
     regulator = uplink()
     add(regulator, 7)
