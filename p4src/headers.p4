@@ -203,7 +203,7 @@ struct metadata_t {
     bit<8>       protocol;
     // Set by `pure_ack` from the IP header; dscp is read by `classify`.
     bit<6>       dscp;
-    // ECN_NOT_ECT when not IP; read by `scalable`, `port_feedback`, `mark`.
+    // ECN_NOT_ECT when not IP and, by `port_feedback`, for what is thinned; read by `scalable`, `port_feedback`, `mark`.
     ecn_t        ecn;
     // Set and read by `pure_ack`: bytes of transport header and payload that the IP header claims.
     bit<16>      transport_length;
@@ -217,7 +217,7 @@ struct metadata_t {
     bit<1>       known_flow;
     flow_index_t flow_index;
     bit<8>       generation;
-    // Read by `classify`; 0: the flow asks for none.
+    // Read by `port_feedback` and `classify`; 0: the flow asks for none.
     class_t      flow_class;
     // Read by `sparse`.
     color_t      color;

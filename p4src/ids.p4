@@ -102,6 +102,7 @@
 const bit<16> FLOOD_GROUP = 1;        // multicast group with every port of the access point
 const bit<9> GROUP_PORT = 511;        // in place of an egress port: group traffic, and what else is flooded
 #define CPU_CLONE_SESSION 1           // clone session with the CPU port
+#define FLOW_CLASS_THINNED 7          // asked for by a flow that goes ahead and loses what it asks for above its share
 
 typedef bit<9>  port_t;
 typedef bit<48> mac_t;

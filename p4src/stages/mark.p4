@@ -6,6 +6,7 @@
 // Each term has a value for scalable senders, whose packets carry ECT(1) (RFC 9331), and one for classic ones; those of
 // ports and classes have one for what is not ECN-capable, too, for a drop is more than a mark.
 // Each addition is a table of its own and the decision a small ternary table: what a hardware stage can do.
+// Short datagrams of a thinned flow are dropped in any case (RFC 3168, section 7).
 // A pure ACK is never marked or dropped here, nor a SYN or RST without data: none slows down for it (RFC 3168, 6.1.1),
 // and who lost its SYN waits a second (RFC 6298, 2.1). With data they do not pass, or a flood would. `random` is of 0..65534, so 65535 marks always and 0 never.
 // No architecture extern.
@@ -57,24 +58,21 @@ control Mark(inout headers_t hdr, inout metadata_t meta) {
     table mark {
         key = {
             hdr.ipv4.isValid(): exact @id(1) @name("ipv4_valid");
-            hdr.ipv6.isValid(): exact @id(2) @name("ipv6_valid");
-            hdr.ipv4.ecn: ternary @id(3) @name("ipv4_ecn");
-            hdr.ipv4.checksum: ternary @id(4) @name("ipv4_checksum");
-            hdr.ipv6.ecn: ternary @id(5) @name("ipv6_ecn");
-            meta.mark_only: ternary @id(6) @name("mark_only");
+            meta.ecn: exact @id(2) @name("ecn");
+            hdr.ipv4.checksum: ternary @id(3) @name("ipv4_checksum");
+            meta.mark_only: ternary @id(4) @name("mark_only");
         }
         actions = { mark_ipv4; mark_ipv6; drop_not_ect; @defaultonly NoAction; }
         const default_action = NoAction();
         const entries = {
-            (true, false, ECN_ECT0, 0, _, _): mark_ipv4(0xFFFE);
-            (true, false, ECN_ECT0, _, _, _): mark_ipv4(0xFFFF);
-            (true, false, ECN_ECT1, 0 &&& 0xFFFE, _, _): mark_ipv4(0xFFFD);
-            (true, false, ECN_ECT1, _, _, _): mark_ipv4(0xFFFE);
-            (true, false, ECN_NOT_ECT, _, _, 0): drop_not_ect();
-            (false, true, _, _, ECN_ECT0, _): mark_ipv6();
-            (false, true, _, _, ECN_ECT1, _): mark_ipv6();
-            (false, true, _, _, ECN_NOT_ECT, 0): drop_not_ect();
-            (false, false, _, _, _, 0): drop_not_ect();
+            (true, ECN_ECT0, 0, _): mark_ipv4(0xFFFE);
+            (true, ECN_ECT0, _, _): mark_ipv4(0xFFFF);
+            (true, ECN_ECT1, 0 &&& 0xFFFE, _): mark_ipv4(0xFFFD);
+            (true, ECN_ECT1, _, _): mark_ipv4(0xFFFE);
+            (false, ECN_ECT0, _, _): mark_ipv6();
+            (false, ECN_ECT1, _, _): mark_ipv6();
+            (true, ECN_NOT_ECT, _, 0): drop_not_ect();
+            (false, ECN_NOT_ECT, _, 0): drop_not_ect();
         }
     }
 

@@ -8,7 +8,7 @@
 #ifndef PORT_FEEDBACK_P4
 #define PORT_FEEDBACK_P4
 
-control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
+control PortFeedback(in headers_t hdr, inout metadata_t meta, in feedback_t random_number) {
     @id(ACTION_ADD_PORT_FEEDBACK)
     action add_port_feedback(@id(1) feedback_t feedback) {
         meta.total = meta.total |+| feedback;
@@ -42,7 +42,11 @@ control PortFeedback(inout metadata_t meta, in feedback_t random_number) {
     }
 
     apply {
-        if (meta.ecn == ECN_ECT1) {
+        // Short datagrams of a thinned flow are ACKs, and no mark makes those fewer.
+        if (meta.flow_class == FLOW_CLASS_THINNED && hdr.udp.isValid() && hdr.udp.length[15:8] == 0) {
+            meta.ecn = ECN_NOT_ECT;
+            meta.total = random_number |+| meta.feedback;
+        } else if (meta.ecn == ECN_ECT1) {
             meta.total = random_number |+| meta.scalable_feedback;
         } else {
             meta.total = random_number |+| meta.feedback;

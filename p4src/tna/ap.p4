@@ -152,7 +152,7 @@ control ApIngress(inout tna_headers_t hdr, inout tna_metadata_t meta,
                     Gate.apply(meta.stages, now, refused_by_gate);
                     Flows.apply(hdr.wire, meta.stages);
                     Sparse.apply(meta.stages, now);
-                    PortFeedback.apply(meta.stages, random_number);
+                    PortFeedback.apply(hdr.wire, meta.stages, random_number);
                     Classify.apply(meta.stages);
                     if (refused_by_gate == 1) {
                         refused.count(meta.stages.egress_port ++ meta.stages.class_id);

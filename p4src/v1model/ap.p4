@@ -93,7 +93,7 @@ control Frame(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         Scalable.apply(meta, standard_metadata.ingress_global_timestamp);
         feedback_t random_number;
         random(random_number, 0, 65534);
-        PortFeedback.apply(meta, random_number);
+        PortFeedback.apply(hdr, meta, random_number);
         Classify.apply(meta);
 
         AckForget.apply(meta);

@@ -16,6 +16,7 @@ TCP, UDP, ICMPV6 = 6, 17, 58
 DHCP = {(68, 67), (67, 68), (67, 67), (546, 547), (547, 546), (547, 547)}
 MDNS = 5353
 DISCOVERY = range(133, 138)  # ICMPv6: solicitations, advertisements and redirects of RFC 4861
+SHORT_DATAGRAM = 256  # bytes with UDP's header
 TIMESTAMPS = bytes([1, 1, 8, 10])  # RFC 7323, appendix A; without its first two bytes, which then follow, as well
 FIN, SYN, RST, PSH, ACK, URG = (1 << bit for bit in range(6))
 
@@ -61,6 +62,7 @@ class Frame:
     dscp: int = 0
     ecn: int = 0
     tcp: Segment | None = None
+    short_datagram: bool = False
     eapol: bool = False
 
 
@@ -106,6 +108,8 @@ def read(data: bytes) -> Frame:
         tcp = Segment(rest[13], (rest[12] >> 4) * 4, length)
         return Frame(**frame, control=control, ports=ports, tcp=tcp)
     if protocol == UDP and len(rest) >= 8:
-        return Frame(**frame, control=control or ports in DHCP or ports[1] == MDNS, ports=ports)
+        short = int.from_bytes(rest[4:6]) < SHORT_DATAGRAM
+        control = control or ports in DHCP or ports[1] == MDNS
+        return Frame(**frame, control=control, ports=ports, short_datagram=short)
     discovery = version == 6 and protocol == ICMPV6 and bool(rest) and rest[0] in DISCOVERY
     return Frame(**frame, control=control or discovery)

@@ -18,6 +18,7 @@ GROUP_PORT = 511
 BRIDGES = 0x0180C2000000  # to 0F (IEEE 802.1Q, 8.6.3)
 GROUP_BIT = 1 << 40
 ALWAYS = 65535
+THINNED = 7  # what a flow asks for whose short datagrams are dropped where others are marked
 NOT_ECT, ECT1, ECT0, CE = range(4)
 HELD, FREE = 0.7, 1.3  # s after a packet above its meter: certainly held, certainly no longer (a second: 17, 21)
 
@@ -151,10 +152,12 @@ def decide(data: bytes, port: int, flood: tuple[int, ...], entries: Entries, mem
     index = egress << 3 | class_id
     if (regulated or demoted) and not is_spared(frame, flow, memory):
         in_lane = (asked == 0 or demoted) and lane_of(frame, port, entries) != 0
-        acts, mark_only = feedback(frame, flow, egress, class_id, in_lane, entries)
-        if acts:
+        thinned = flow is not None and flow.flow_class == THINNED and frame.short_datagram
+        ecn = NOT_ECT if thinned or not frame.ip else frame.ecn
+        acts, mark_only = feedback(ecn, flow, egress, class_id, in_lane, entries)
+        if acts and ecn != NOT_ECT:
             sent, marked = mark(data, frame)
-        dropped = acts and not marked and (not frame.ip or frame.ecn == NOT_ECT) and not mark_only
+        dropped = acts and ecn == NOT_ECT and not mark_only
     else:
         dropped = False
 
@@ -287,15 +290,16 @@ def lane_of(frame: Frame, port: int, entries: Entries) -> int:
 
 
 def feedback(
-    frame: Frame, flow: Flow | None, egress: int, class_id: int, in_lane: bool, entries: Entries
+    ecn: int, flow: Flow | None, egress: int, class_id: int, in_lane: bool, entries: Entries
 ) -> tuple[bool, bool]:
     """Return whether feedback acts, from the sum of the flow's, port's and class's, and whether it may only mark.
 
-    in_lane: the packet waits in a lane, which is empty, as those before it have left.
+    ecn: of the packet; of what is thinned that of what cannot be marked. in_lane: the packet waits in a lane, which is
+    empty, as those before it have left.
     """
-    of_class, mark_only = entries.class_feedback.get((egress, class_id, frame.ecn), (0, 0))
-    of_flow = 0 if flow is None else flow.scalable_feedback if frame.ecn == ECT1 else flow.feedback
-    of_port, depth = entries.port_feedback.get((egress, frame.ecn), (0, None))
+    of_class, mark_only = entries.class_feedback.get((egress, class_id, ecn), (0, 0))
+    of_flow = 0 if flow is None else flow.scalable_feedback if ecn == ECT1 else flow.feedback
+    of_port, depth = entries.port_feedback.get((egress, ecn), (0, None))
     total = of_flow + (0 if in_lane and depth else of_port) + of_class
     if 0 < total < ALWAYS:
         raise Chance

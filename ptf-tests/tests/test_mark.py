@@ -28,6 +28,7 @@ from accesspoint.ptf_tests.lib.packets import (
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 KINDS = (NOT_ECT, ECT1, ECT0)
+THINNED = 7  # a flow's class
 PIECE = 200  # packets; the socket that receives them holds so many, however late they are fetched
 
 
@@ -122,6 +123,31 @@ class NotEctIsDropped(HostsTest):
             self.send_and_expect_drop(STATION, build_udp(STATION, UPLINK, ecn=NOT_ECT, version=version, size=200))
         self.expect_counts(UPLINK, dropped=(2, 400))
         self.expect_queued(UPLINK, {})
+
+
+class ThinnedIsDropped(HostsTest):
+    """A thinned flow loses short datagrams whatever their ECN field says, by the feedback for what cannot be marked
+    (RFC 3168, section 7). Others are marked."""
+
+    def runTest(self) -> None:
+        for version in (4, 6):
+            self.insert(flow_entry(STATION, UPLINK, version=version, flow_class=THINNED, flow_index=version))
+        packets = {
+            length: [
+                build_udp(STATION, UPLINK, ecn=ecn, version=version, size=14 + header + length)
+                for version, header in ((4, 20), (6, 40))
+                for ecn in (ECT0, ECT1, CE)
+            ]
+            for length in (255, 256)
+        }
+        self.insert(*port_feedback(ALWAYS, ecn=[ECT0, ECT1]))
+        for packet in packets[255]:
+            self.send_and_expect(STATION, packet, UPLINK)
+        self.insert(*port_feedback(ALWAYS, ecn=[NOT_ECT]))
+        for packet in packets[255]:
+            self.send_and_expect_drop(STATION, packet)
+        for packet in (*packets[256], build_udp(STATION, UPLINK, ecn=ECT0, sport=7)):
+            self.send_and_expect(STATION, packet, UPLINK, expected=set_ecn(packet, CE))
 
 
 class MarkOnlySparesNotEct(HostsTest):
