@@ -187,13 +187,12 @@ class Stage:
     def transfer(self, flow: Flow, options: list[str], address: str = "") -> None:
         """Plans a flow: iperf3 at both ends, looked at some times on its way. address: of who sends, where it has
         another one for this flow."""
-        ends, up = [self.server, self.station(flow.station)], flow.direction == "up"
-        sender, receiver = ends[::-1] if up else ends
+        sender, receiver = self.ends(flow.direction, flow.station)
         port = traffic.IPERF_PORT + sum(before.streams for before, _, _ in self._flows)
         made = traffic.Transfer(
             sender, receiver, address or self._address_of(flow), self.samples, self.started, quantity="rate_mbps",
             source=flow.name, port=port, streams=flow.streams, each=flow.each,
-            options=options, stops="sender" if up else "receiver",
+            options=options, stops="sender" if flow.direction == "up" else "receiver",
         )  # fmt: skip
         looks: list[str] = []
         self._flows.append((flow, made, looks))
@@ -204,6 +203,19 @@ class Stage:
         for look in range(LOOKS):
             self.at(flow.start + (end - flow.start) * (look + 0.5) / LOOKS, lambda: looks.append(made.tcp_info()))
         self.at(end, made.end)
+
+    def ends(self, direction: str, station: int) -> "tuple[Any, Any]":
+        """Returns the hosts of a transfer: who sends, who receives. direction: "up" or "down"."""
+        ends = self.server, self.station(station)
+        return ends[::-1] if direction == "up" else ends
+
+    def take_rate(self, line: str, name: str = "", span: float = 0.25) -> None:
+        """Keeps a line `time Mb/s` or `time Mb/s name`, of a program that prints one at the end of each `span` (s), as
+        a sample of flow `name`; other lines are none."""
+        fields = line.split()
+        if len(fields) in (2, 3):
+            at, name = float(fields[0]) - self.started - span / 2, fields[2] if len(fields) == 3 else name
+            self.sample(at, "rate_mbps", float(fields[1]), span, name)
 
     def _address_of(self, flow: Flow) -> str:
         """The address of the host that sends."""

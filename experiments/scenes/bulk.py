@@ -2,7 +2,7 @@
 """Many TCP connections in one process at each end: hundreds of iperf3 take a user-mode kernel minutes to start.
 
 `python -m accesspoint.experiments.scenes.bulk receive ADDRESS PORT` prints `ready`, and four times a second
-`time name Mb/s` for each name (s since the epoch, the end of the interval; payload of all its connections);
+`time Mb/s name` for each name (s since the epoch, the end of the interval; payload of all its connections);
 `... send ADDRESS PORT NAME CONNECTIONS TIME` opens so many at that time, and sends as much as goes.
 """
 
@@ -32,14 +32,9 @@ class Uploads:
     connections: tuple[int, ...]
 
     def prepare(self, stage: "Stage") -> None:
-        def take(line: str) -> None:
-            fields = line.split()
-            if len(fields) == 3:
-                at = float(fields[0]) - stage.started - INTERVAL / 2
-                stage.sample(at, "rate_mbps", float(fields[2]), INTERVAL, fields[1])
-
         words = (sys.executable, "-m", "accesspoint.experiments.scenes.bulk")
-        stage.program(stage.server, *words, "receive", stage.address, str(PORT), take=take).await_line("ready")
+        receive = (*words, "receive", stage.address, str(PORT))
+        stage.program(stage.server, *receive, take=stage.take_rate).await_line("ready")
         for number, count in enumerate(self.connections, start=1):
             name = f"up{number}"
             begins = stage.started + STAGGER * Random(f"{stage.seed} {name}").random()
@@ -78,7 +73,7 @@ def receive(address: str, port: int) -> None:
                         ready.modify(connection, selectors.EVENT_READ, name)
             if time.time() >= due:
                 for name, volume in volumes.items():
-                    print(f"{due:.3f} {name} {volume * 8 / INTERVAL / 1e6:.4f}")
+                    print(f"{due:.3f} {volume * 8 / INTERVAL / 1e6:.4f} {name}")
                 sys.stdout.flush()
                 due, volumes = due + INTERVAL, dict.fromkeys(volumes, 0)
 

@@ -48,17 +48,11 @@ class Datagrams:
 
     def prepare(self, stage: "Stage") -> None:
         words = (sys.executable, "-m", "accesspoint.experiments.scenes.datagrams")
-        ends = [stage.server, stage.station(self.station)]
-        sender, receiver = ends if self.direction == "down" else ends[::-1]
+        sender, receiver = stage.ends(self.direction, self.station)
         address, port, ecn = receiver.IP(), str(self.port), str(ECT0 if stage.arm.ecn else NOT_ECT)
 
-        def take(line: str) -> None:
-            fields = line.split()
-            if len(fields) == 2:
-                at = float(fields[0]) - stage.started - INTERVAL / 2
-                stage.sample(at, "rate_mbps", float(fields[1]), INTERVAL, self.name)
-
-        stage.program(receiver, *words, "receive", address, port, ecn, take=take).await_line("ready")
+        receive = (*words, "receive", address, port, ecn)
+        stage.program(receiver, *receive, take=lambda line: stage.take_rate(line, self.name)).await_line("ready")
 
         def begin() -> None:
             stage.program(sender, *words, "send", address, port, f"{stage.seconds + 10:g}", ecn)

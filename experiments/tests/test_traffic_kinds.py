@@ -135,7 +135,7 @@ def test_many_connections_are_counted_by_name() -> None:
             with running(station.popen, *to, "one", "1", "0"), running(station.popen, *to, "seven", "7", "0"):
                 seen: dict[str, float] = {}
                 while len(seen) < 2 or sum(seen.values()) < 6:
-                    _, name, rate = receiver.stdout.readline().split()
+                    _, rate, name = receiver.stdout.readline().split()
                     seen[name] = float(rate)
     assert set(seen) == {"one", "seven"}
 

@@ -2,14 +2,10 @@
 """Queue disciplines of Linux measured as this access point is: same hosts, links and traffic, in one kernel."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from accesspoint.experiments.experiment import OURS, Arm, Goal, Measure, Reported
 from accesspoint.experiments.measure import run_data
 from accesspoint.topologies.links.station_classes import StationClass
-
-if TYPE_CHECKING:
-    from accesspoint.experiments.lab.stage import Stage
 
 PEERS = ("tc-fifo", "fq_codel", "cake", "cake-ack-filter", "cake-hosts")
 PEER_ARMS = (
@@ -72,10 +68,3 @@ def goals_beside_cake() -> tuple[Goal, Goal]:
             at_least=1.0, shown="{:.1%}",
         ),
     )  # fmt: skip
-
-
-def take_rate(stage: "Stage", name: str, line: str, span: float = 0.25) -> None:
-    """Keep a line `time Mb/s` of a program that prints one at the end of each `span` (s) as a sample of flow `name`."""
-    fields = line.split()
-    if len(fields) == 2:
-        stage.sample(float(fields[0]) - stage.started - span / 2, "rate_mbps", float(fields[1]), span, name)

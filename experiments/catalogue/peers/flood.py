@@ -13,7 +13,6 @@ from accesspoint.experiments.catalogue.peers import (
     PEER_ARMS,
     PEERS,
     ping_added,
-    take_rate,
 )
 from accesspoint.experiments.experiment import Bars, Experiment, Goal, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, quantile, rate
@@ -44,7 +43,7 @@ class Multicast:
         words = (sys.executable, "-m", "accesspoint.experiments.scenes.steady")
         station, server = stage.station(1), stage.server
         receive = (*words, "receive", station.IP(), GROUP, PORT)
-        stage.program(station, *receive, take=lambda line: take_rate(stage, self.name, line)).await_line("ready")
+        stage.program(station, *receive, take=lambda line: stage.take_rate(line, self.name)).await_line("ready")
         rate, seconds = self.part * PROFILE.down, (self.end - self.start) * stage.scale
         send = (*words, "send", server.IP(), GROUP, PORT, str(rate), str(seconds))
 

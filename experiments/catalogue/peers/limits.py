@@ -14,7 +14,6 @@ from accesspoint.experiments.catalogue.peers import (
     SET_ARMS,
     by_classes,
     ping_added,
-    take_rate,
 )
 from accesspoint.experiments.experiment import Arm, Experiment, Goal, Measure, Medians, Point, Quick, Timeline
 from accesspoint.experiments.measure.run_data import Of, Raw, mean, rate, windows
@@ -56,10 +55,9 @@ class Steady:
 
     def prepare(self, stage: "Stage") -> None:
         words = (sys.executable, "-m", "accesspoint.experiments.scenes.steady")
-        ends = [stage.server, stage.station(self.station)]
-        sender, receiver = ends if self.name == "down" else ends[::-1]
+        sender, receiver = stage.ends(self.name, self.station)
         receive = (*words, "receive", receiver.IP(), receiver.IP(), PORT)
-        stage.program(receiver, *receive, take=lambda line: take_rate(stage, self.name, line)).await_line("ready")
+        stage.program(receiver, *receive, take=lambda line: stage.take_rate(line, self.name)).await_line("ready")
         rate = getattr(TESTBED, self.name)
         send = (*words, "send", sender.IP(), receiver.IP(), PORT, str(rate), str(stage.seconds))
         ecn = str(steady.ECT0 if self.ecn else steady.NOT_ECT)
@@ -80,10 +78,9 @@ class OnTheWire:
     station: int
 
     def prepare(self, stage: "Stage") -> None:
-        ends = [stage.server, stage.station(self.station)]
-        sender, receiver = ends if self.way == "down" else ends[::-1]
+        sender, receiver = stage.ends(self.way, self.station)
         words = (sys.executable, "-m", "accesspoint.experiments.scenes.wire", str(receiver.defaultIntf()), sender.IP())
-        stage.program(receiver, *words, take=lambda line: take_rate(stage, self.name, line)).await_line("ready")
+        stage.program(receiver, *words, take=lambda line: stage.take_rate(line, self.name)).await_line("ready")
 
 
 def _scene(point: Point, arm: Arm) -> AccessPoint:

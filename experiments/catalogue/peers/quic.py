@@ -14,7 +14,6 @@ from accesspoint.experiments.catalogue.peers import (
     PEERS,
     goals_beside_cake,
     ping_added,
-    take_rate,
 )
 from accesspoint.experiments.experiment import Bars, Experiment, Measure, Quick, Timeline
 from accesspoint.experiments.measure.run_data import mean, rate
@@ -43,7 +42,7 @@ class Files:
 
         def begin() -> None:
             get = (*words, "get", stage.address, str(PORT), str(FILE))
-            stage.program(stage.station(1), *get, take=lambda line: take_rate(stage, self.name, line))
+            stage.program(stage.station(1), *get, take=lambda line: stage.take_rate(line, self.name))
 
         stage.at(0, begin)
 

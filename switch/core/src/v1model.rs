@@ -380,14 +380,15 @@ impl Switch {
                 flow = state.get(code.standard.lane_flow) as u32;
             }
             let (bytes, counted) = (state.packet.length, &port.cells.queues[queue]);
-            let mut takes = link.takes(queue, bytes);
-            while !takes {
+            let takes = loop {
+                if link.takes(queue, bytes) {
+                    break true;
+                }
                 count(&port.cells.queue_drops, 1);
-                let Some(out) = link.push_out(queue, bytes) else { break };
+                let Some(out) = link.push_out(queue, bytes) else { break false };
                 port.cells.queues[out.queue].pushed_out(out.bytes as u64);
                 self.pool.give(out.item);
-                takes = link.takes(queue, bytes);
-            }
+            };
             if takes {
                 state.set(code.standard.enq_qdepth, link.depth(queue) as u64);
                 park(machine, &mut packet);
