@@ -2,13 +2,14 @@
 """Shares and limits of stations: what is counted, and what the stations are set to."""
 
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from accesspoint.experiments.catalogue.peers import limits, stations
 from accesspoint.experiments.experiment import Experiment
+from accesspoint.experiments.lab.stage import Stage
 from accesspoint.experiments.measure.run_data import Point, Raw
 from accesspoint.experiments.measure.samples import Sample
 from accesspoint.experiments.runs import registry
@@ -86,7 +87,7 @@ def test_uploads_that_never_connect_count_as_nothing() -> None:
     stage: Any = SimpleNamespace(
         server=None, station=lambda number: None, address="10.0.0.1", started=1000.0, seed=1,
         sample=lambda when, quantity, value, source: started.append(Sample(when, quantity, value, source=source)),
-        program=lambda *words, **_: SimpleNamespace(await_line=lambda line: None),
+        program=lambda *words, **_: SimpleNamespace(await_line=lambda line: None), take_rate=None,
     )  # fmt: skip
     Uploads((1, 8)).prepare(stage)
     assert [(one.quantity, one.value, one.source) for one in started] == [
@@ -120,6 +121,7 @@ def test_datagrams_of_a_limited_station_fill_the_link_in_each_direction(ecn: str
         server=host["server"], station=lambda n: host[f"sta{n}"], program=program, seconds=31.0,
         at=lambda second, action: action(),
     )  # fmt: skip
+    stage.ends = MethodType(Stage.ends, stage)
     point: Point = {"traffic": "udp", "ecn": ecn, "rtt": 2}
     for part in limits.EXPERIMENT.scene_of(point, limits.OUR_ARM).traffic:
         if isinstance(part, limits.Steady):
