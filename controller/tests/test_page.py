@@ -123,9 +123,13 @@ def test_an_operator_watches_and_changes_a_weight(link_lab: SwitchLab, window: B
         controller.send("PATCH", "class-weights", {"uplink": 3})
         exact = "return document.querySelector(\"input[type=number][aria-label^='Weight of uplink']\").value"
         wait_for(lambda: window.run(exact) == "3")
-        # What was seen is also kept, once a second of traffic has been written.
-        kept = "history?start=-60&resolution=1"
-        wait_for(lambda: any(max(port["columns"]["sent_downlink_bps"]) > 0 for port in controller.get(kept)["ports"]))
+
+        def kept() -> bool:
+            """The history has it, too, once a second of traffic has been written."""
+            ports = controller.get("history?start=-60&resolution=1")["ports"]
+            return bool(ports) and max(ports[0]["columns"]["sent_downlink_bps"]) > 0
+
+        wait_for(kept)
     assert window.complaints() == []
 
 

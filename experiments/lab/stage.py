@@ -204,7 +204,7 @@ class Stage:
             self.at(flow.start + (end - flow.start) * (look + 0.5) / LOOKS, lambda: looks.append(made.tcp_info()))
         self.at(end, made.end)
 
-    def ends(self, direction: str, station: int) -> "tuple[Any, Any]":
+    def ends(self, direction: str, station: int) -> tuple[Any, Any]:
         """Returns the hosts of a transfer: who sends, who receives. direction: "up" or "down"."""
         ends = self.server, self.station(station)
         return ends[::-1] if direction == "up" else ends

@@ -25,10 +25,10 @@ from accesspoint.ptf_tests.lib.packets import (
     build_udp,
     set_ecn,
 )
+from accesspoint.ptf_tests.model.policy import THINNED
 from accesspoint.ptf_tests.tests.test_flows import flow_entry
 
 KINDS = (NOT_ECT, ECT1, ECT0)
-THINNED = 7  # a flow's class
 PIECE = 200  # packets; the socket that receives them holds so many, however late they are fetched
 
 
