@@ -45,7 +45,7 @@ develop:
 	@tools/install.sh develop
 
 apswitch: $(if $(WHEEL),python)
-	@PARTS='--bin apswitch --bin simple_switch_grpc' tools/install.sh switch
+	@PARTS='--bin apswitch --bin simple_switch_grpc --bin simple_switch' tools/install.sh switch
 
 switch: $(if $(WHEEL),python) ## build the switch, its C library, the sender of frames and the end hosts' programs
 	@$(if $(WHEEL),true,tools/install.sh bpf)

@@ -119,7 +119,8 @@ def test_a_program_is_the_same_whatever_folder_it_is_built_in(tmp_path: Path, mo
         manifest = '[package]\nname = "apswitch"\nversion = "1.2.3"\nedition = "2024"\n'
         (place / "switch/cli/Cargo.toml").write_text(manifest)
         (place / "switch/cli/src/main.rs").write_text('fn main() { println!("here: {}", file!()); }\n')
-        (place / "switch/cli/src/bin/simple_switch_grpc.rs").write_text("fn main() {}\n")
+        for other in ("simple_switch_grpc", "simple_switch"):
+            (place / f"switch/cli/src/bin/{other}.rs").write_text("fn main() {}\n")
         subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=place / "switch/cli", check=True)
         monkeypatch.setattr(wheels, "ROOT", place)
         monkeypatch.setattr(wheels, "TARGET", place / "target")
@@ -169,7 +170,7 @@ set -eu
 there() { find /etc /opt /usr /var/lib -path /var/lib/dpkg -prune -o -path /var/lib/systemd -prune -o -print | sort; }
 there > /before
 dpkg -i --force-depends /packages/*.deb >/dev/null 2>&1
-apswitch --version; simple_switch_grpc --version; hosts --version; batcp --version; apctl --help | head -1
+apswitch --version; simple_switch_grpc --version; simple_switch --version; hosts --version; batcp --version; apctl --help | head -1
 cd /usr/share/man
 for page in man1/apswitch.1 man1/apswitch-explain.1 man1/apswitch-trace.1 \\
     man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do
@@ -223,9 +224,9 @@ def test_packages_are_installed_and_purged_without_a_trace(tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    names = [f"{name} {VERSION}" for name in ("apswitch", "apswitch", "hosts", "batcp")]
-    assert lines[:5] == [*names, "Usage: apctl [OPTIONS] COMMAND [ARGS]..."]
-    assert all(int(number) >= 2 for number in lines[5:12]), "every manual page has sections"
-    assert lines[12] == "/opt/access-point/.venv"
+    names = [f"{name} {VERSION}" for name in ("apswitch", "apswitch", "apswitch", "hosts", "batcp")]
+    assert lines[:6] == [*names, "Usage: apctl [OPTIONS] COMMAND [ARGS]..."]
+    assert all(int(number) >= 2 for number in lines[6:13]), "every manual page has sections"
+    assert lines[13] == "/opt/access-point/.venv"
     assert {"access-point-controller.service", "access-point-switch.service"} <= set(lines)
     assert not [line for line in lines if line.startswith((">", "<"))], "something is left, or missing"

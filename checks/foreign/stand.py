@@ -189,10 +189,10 @@ def programs(target: str) -> dict[str, Path]:
     except targets.LabError as error:
         raise NotRun(str(error)) from None
     if target != "bmv2":
-        grpc = own.with_name("simple_switch_grpc")
-        if not grpc.exists():
-            raise NotRun(f"{grpc} is missing: build it with `make switch`")
-        return {"simple_switch_grpc": grpc, "simple_switch": grpc}
+        names = {name: own.with_name(name) for name in ("simple_switch_grpc", "simple_switch")}
+        if missing := [path for path in names.values() if not path.exists()]:
+            raise NotRun(f"{missing[0]} is missing: build it with `make switch`")
+        return names
     found = {
         "simple_switch_grpc": str(own),
         **{name: shutil.which(name) for name in ("simple_switch", "simple_switch_CLI")},

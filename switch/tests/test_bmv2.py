@@ -75,7 +75,7 @@ def test_switch_started_as_bmv2_has_its_defaults(start: Start) -> None:
     )
     assert eventually(lambda: "P4Runtime on" in output.read_text())
     for line in (
-        "WARN --nanolog has no effect: there are no nanomsg events",
+        "WARN --nanolog has no effect: packets are not told over nanomsg",
         f"WARN any client that reaches 0.0.0.0:{port} controls the switch",
         f"device 0: 0 ports, P4Runtime on 0.0.0.0:{port}",
     ):
@@ -84,28 +84,49 @@ def test_switch_started_as_bmv2_has_its_defaults(start: Start) -> None:
     client.close()
 
 
-def test_client_of_thrift_is_told_to_use_p4runtime(start: Start) -> None:
+def call(port: int, name: bytes) -> bytes:
+    """Return the answer to a call of BMv2's runtime interface without arguments."""
+    with socket.create_connection(("127.0.0.1", port), WAIT) as client:
+        client.sendall(struct.pack(">HHI", 0x8001, 1, len(name)) + name + struct.pack(">IB", 7, 0))
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+def test_thrift_is_served_at_bmv2s_port(start: Start) -> None:
     address, thrift = free_address(), free_port()
     words = ("--no-p4", "--log-console", "--thrift-port", str(thrift), "--", "--grpc-server-addr", address)
-    output = start(address, *words)
-
-    def call(name: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", thrift), WAIT) as client:
-            client.sendall(struct.pack(">HHI", 0x8001, 1, len(name)) + name + struct.pack(">IB", 7, 0))
-            client.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: client.recv(4096), b""))
-
-    assert eventually(lambda: "P4Runtime on" in output.read_text())
-    answer = call(b"standard:bm_mgmt_get_info")
-    assert answer.startswith(b"\x80\x01\x00\x03\x00\x00\x00\x19standard:bm_mgmt_get_info\x00\x00\x00\x07\x0b\x00\x01")
-    text = f"this is apswitch, which has no Thrift server: control it over P4Runtime on {address}"
-    assert text.encode() in answer and answer.endswith(b"\x08\x00\x02\x00\x00\x00\x01\x00")
-    # Whatever comes, the next client is answered, and the log has one line.
+    output = start(address, "--device-id", "5", *words)
+    assert eventually(lambda: f"Thrift on 127.0.0.1:{thrift}" in output.read_text())
+    # Whatever comes, the next client is answered.
     with socket.create_connection(("127.0.0.1", thrift), WAIT) as client:
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    assert text.encode() in call(b"x")
-    assert eventually(lambda: "looks for Thrift" in output.read_text())
-    assert output.read_text().count("looks for Thrift") == 1
+    # A reply with a struct, the first field of which is the device id.
+    answer = call(thrift, b"standard:bm_mgmt_get_info")
+    start_of = b"\x80\x01\x00\x02" + struct.pack(">I", 16) + b"bm_mgmt_get_info" + struct.pack(">I", 7)
+    assert answer.startswith(start_of + b"\x0c\x00\x00" + struct.pack(">bhq", 10, 1, 5))
+    # The log says why a call is refused, which a code alone does not tell the client.
+    call(thrift, b"standard:bm_mt_get_num_entries")
+    assert eventually(lambda: "bm_mt_get_num_entries is refused: argument 2 is missing" in output.read_text())
+
+
+def test_several_simple_switches_run_side_by_side(tmp_path: Path) -> None:
+    """As p4-utils starts them: with a Thrift port each, and without an address of P4Runtime."""
+    ports = [free_port(), free_port()]
+    started = []
+    try:
+        for number, port in enumerate(ports):
+            address = f"ipc://{tmp_path}/{number}.ipc"
+            words = ["--no-p4", "--thrift-port", str(port), "--notifications-addr", address]
+            binary = BINARY.with_name("simple_switch")
+            started.append(subprocess.Popen([binary, *words], stderr=subprocess.DEVNULL, cwd=tmp_path))
+        for number, port in enumerate(ports):
+            wait_until_it_listens(f"127.0.0.1:{port}", started[number])
+            assert f"{tmp_path}/{number}.ipc".encode() in call(port, b"standard:bm_mgmt_get_info")
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait(WAIT)
+    assert list(tmp_path.iterdir()) == [], "the sockets are gone"
 
 
 @pytest.mark.parametrize(

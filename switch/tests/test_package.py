@@ -122,8 +122,10 @@ def test_cargo_installs_it(tmp_path: Path) -> None:
         "apswitch",
         "--bin",
         "simple_switch_grpc",
+        "--bin",
+        "simple_switch",
     ]
     subprocess.run([*command, "--root", tmp_path], check=True)
-    for name in ("apswitch", "simple_switch_grpc"):
+    for name in ("apswitch", "simple_switch_grpc", "simple_switch"):
         installed = subprocess.run([tmp_path / "bin" / name, "--version"], capture_output=True, text=True, check=True)
         assert installed.stdout == said("--version")

@@ -37,9 +37,10 @@ def build(out: Path, version: str, programs: Mapping[str, Path]) -> None:
 
 
 def switch(to: Path, version: str, programs: Mapping[str, Path]) -> None:
-    """The switch, also under BMv2's name, its manual pages, and what shells complete."""
+    """The switch, also under BMv2's names, its manual pages, and what shells complete."""
     program = put(to / "usr/bin/apswitch", programs["apswitch"].read_bytes(), 0o755)
-    link(to / "usr/bin/simple_switch_grpc", "apswitch")
+    for name in ("simple_switch_grpc", "simple_switch"):
+        link(to / "usr/bin" / name, "apswitch")
     for page in ("", "explain", "trace", "completions", "man"):
         name = f"apswitch-{page}" if page else "apswitch"
         put_packed(to / f"usr/share/man/man1/{name}.1.gz", said(program, "man", *([page] if page else [])))

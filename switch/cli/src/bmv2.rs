@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line of BMv2's `simple_switch` and `simple_switch_grpc`, in words of apswitch's own.
 //!
-//! The program takes it when it is called `simple_switch_grpc`. Every option of BMv2 has a row in [`OPTIONS`]; apswitch's
+//! The program takes it when it is called by one of these names. Every option of BMv2 has a row in [`OPTIONS`]; apswitch's
 //! own options may stand between them.
 
 use std::ffi::OsString;
@@ -9,6 +9,9 @@ use std::ffi::OsString;
 /// BMv2's version of its JSON format.
 const JSON_VERSION: &str = "2.24";
 const DEFAULT_ADDRESS: &str = "0.0.0.0:9559";
+/// BMv2's name for a switch without P4Runtime: several of them start with no address of its server.
+const THRIFT_ALONE: &str = "simple_switch";
+const ANY_ADDRESS: &str = "127.0.0.1:0";
 const DEFAULT_THRIFT_PORT: u16 = 9090;
 const MAX_QUEUES: u64 = 8;
 
@@ -44,10 +47,16 @@ const OPTIONS: &[Row] = &[
     ("pcap", "", Optional, Own, "[=DIR]: write what each port carries to pcap files, here if no directory is given"),
     ("use-files", "", Value, Same, "SECONDS: ports are pcap files, read after so many seconds"),
     ("packet-in", "", Value, Not("packets come from interfaces (-i) and files (--use-files)"), ""),
-    ("thrift-port", "", Value, Own, "PORT (9090): Thrift clients get an exception: there is no Thrift server"),
+    (
+        "thrift-port",
+        "",
+        Value,
+        Own,
+        "PORT (9090): port on loopback of BMv2's runtime interface, as simple_switch_CLI speaks it",
+    ),
     ("device-id", "", Value, Own, "NUMBER (0): P4Runtime device id"),
-    ("nanolog", "", Value, Not("there are no nanomsg events"), ""),
-    ("notifications-addr", "", Value, Not("notifications come over P4Runtime: digests, idle timeouts"), ""),
+    ("nanolog", "", Value, Not("packets are not told over nanomsg: `apswitch trace` shows their steps"), ""),
+    ("notifications-addr", "", Value, Own, "ipc://PATH: where simple_switch publishes digests over nanomsg"),
     ("debugger", "", Nothing, Not("there is no debugger: `apswitch trace` shows the steps of packets"), ""),
     ("debugger-addr", "", Value, Not("there is no debugger: `apswitch trace` shows the steps of packets"), ""),
     ("log-console", "", Nothing, Own, "write the log to standard output; without it: to standard error"),
@@ -95,14 +104,19 @@ pub struct Start {
     /// Lines of the log: what is not done.
     pub notes: Vec<String>,
     pub log_to_stdout: bool,
-    /// Port where clients of Thrift are told, and whether the line names it.
+    /// Port of the Thrift server, and whether the line names it.
     pub thrift: Option<(u16, bool)>,
+    /// Where digests are published.
+    pub notifications: Option<String>,
 }
 
 /// Returns true if the program is called as BMv2's.
 pub fn is_called(program: &OsString) -> bool {
-    let name = std::path::Path::new(program).file_name();
-    name.is_some_and(|name| name == "simple_switch_grpc" || name == "simple_switch")
+    has_name(program, "simple_switch_grpc") || has_name(program, THRIFT_ALONE)
+}
+
+fn has_name(program: &OsString, name: &str) -> bool {
+    std::path::Path::new(program).file_name().is_some_and(|own| own == name)
 }
 
 /// The option that a name or the beginning of one means.
@@ -144,8 +158,9 @@ impl Start {
     }
 }
 
-/// Translates a line of BMv2, without the program's name.
-pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, String> {
+/// Translates a line of BMv2: what the program is called, and the words behind it.
+pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -> Result<Line, String> {
+    let is_thrift_alone = has_name(program, THRIFT_ALONE);
     let mut words = line.into_iter().peekable();
     let mut start = Start::default();
     let mut given: Vec<(&str, String)> = Vec::new();
@@ -215,7 +230,8 @@ pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, Strin
             .ok_or(format!("--{name} {value}: give a number up to {most}"))
     };
     let mut push = |name: &str, value: &str| start.words.extend([format!("--{name}").into(), value.into()]);
-    push("device-id", value("device-id").unwrap_or("0"));
+    let device_id = value("device-id").unwrap_or("0");
+    push("device-id", device_id);
     if let Some(directory) = value("pcap") {
         push("pcap", directory);
     }
@@ -236,9 +252,11 @@ pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, Strin
     {
         start.notes.push(format!("--drop-port {port} has no effect: 511 is the port of dropped packets"));
     }
-    let address = value("grpc-server-addr").unwrap_or(DEFAULT_ADDRESS);
+    let default_address = if is_thrift_alone { ANY_ADDRESS } else { DEFAULT_ADDRESS };
+    let address = value("grpc-server-addr").unwrap_or(default_address);
     push("grpc-server-addr", address);
-    if value("grpc-server-ssl").is_some() {
+    let is_in_clear = value("grpc-server-ssl").is_none();
+    if !is_in_clear {
         let (Some(cert), Some(key)) = (value("grpc-server-cert"), value("grpc-server-key")) else {
             return Err("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key".into());
         };
@@ -262,10 +280,26 @@ pub fn translate(line: impl IntoIterator<Item = OsString>) -> Result<Line, Strin
             ));
         }
     }
-    start.thrift = Some(match value("thrift-port") {
-        Some(port) => (number("thrift-port", port, u16::MAX.into())? as u16, true),
-        None => (DEFAULT_THRIFT_PORT, false),
-    });
+    let port = value("thrift-port").map(|port| number("thrift-port", port, u16::MAX.into())).transpose()?;
+    match port {
+        Some(_) if !is_in_clear => start.notes.push(
+            "--thrift-port has no effect with --grpc-server-ssl: Thrift has no authentication, so that anybody on this \
+             machine would control the switch"
+                .into(),
+        ),
+        None if !is_in_clear => {}
+        port => start.thrift = Some((port.map_or(DEFAULT_THRIFT_PORT, |port| port as u16), port.is_some())),
+    }
+    match value("notifications-addr") {
+        address if is_thrift_alone => {
+            let default = || format!("ipc:///tmp/bmv2-{device_id}-notifications.ipc");
+            start.notifications = Some(address.map_or_else(default, str::to_owned));
+        }
+        Some(_) => {
+            start.notes.push("--notifications-addr has no effect: digests and idle timeouts come over P4Runtime".into())
+        }
+        None => {}
+    }
     Ok(Line::Start(start))
 }
 
@@ -291,7 +325,7 @@ mod tests {
     use super::*;
 
     fn start(line: &str) -> Start {
-        match translate(line.split_whitespace().map(OsString::from)) {
+        match translate(&"simple_switch_grpc".into(), line.split_whitespace().map(OsString::from)) {
             Ok(Line::Start(start)) => start,
             other => panic!("{line}: {other:?}"),
         }
@@ -321,6 +355,25 @@ mod tests {
     }
 
     #[test]
+    fn line_of_simple_switch_has_thrift_and_notifications() {
+        let line = "-i 1@s1-eth1 --thrift-port 9092 --device-id 2 a.json";
+        let translated = translate(&"/usr/bin/simple_switch".into(), line.split_whitespace().map(OsString::from));
+        let Ok(Line::Start(start)) = translated else { panic!("{translated:?}") };
+        assert!(words(&start).contains("--grpc-server-addr 127.0.0.1:0 --insecure"), "{}", words(&start));
+        assert_eq!(start.thrift, Some((9092, true)));
+        assert_eq!(start.notifications.as_deref(), Some("ipc:///tmp/bmv2-2-notifications.ipc"));
+        assert!(start.notes.is_empty(), "{:?}", start.notes);
+    }
+
+    #[test]
+    fn thrift_is_not_served_beside_tls() {
+        let tls = "a.json --thrift-port 9090 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k";
+        let start = start(tls);
+        assert_eq!(start.thrift, None);
+        assert!(start.notes[0].contains("Thrift has no authentication"), "{:?}", start.notes);
+    }
+
+    #[test]
     fn line_of_mininet_wifi_has_its_radio_as_one_port() {
         let start = start("-i 0@ap1-wlan1 -i 1@ap1-wlan1 -i 2@ap1-eth2 ap.json");
         assert_eq!(words(&start), format!("--interface 1@ap1-wlan1 --interface 2@ap1-eth2 ap.json {DEFAULTS}"));
@@ -333,13 +386,11 @@ mod tests {
             let argument = if takes == Value { " 511" } else { "" };
             let line = format!("--{name}{argument} x.json --grpc-server-addr 127.0.0.1:1");
             let said = matches!(effect, Not(_));
-            match translate(line.split_whitespace().map(OsString::from)) {
+            match translate(&"simple_switch_grpc".into(), line.split_whitespace().map(OsString::from)) {
                 Ok(Line::Start(start)) => {
-                    assert_eq!(
-                        start.notes.iter().any(|note| note.starts_with(&format!("--{name} has"))),
-                        said,
-                        "{line}"
-                    );
+                    let is_said = start.notes.iter().any(|note| note.starts_with(&format!("--{name} has")));
+                    // Digests are published under the other name alone.
+                    assert_eq!(is_said, said || name == "notifications-addr", "{line}");
                 }
                 Ok(Line::Text(_)) => {}
                 Err(reason) => assert!(name.starts_with("grpc-server-"), "{line}: {reason}"),
@@ -385,10 +436,13 @@ mod tests {
             ("a.json -- --grpc-server-ssl", "--grpc-server-cert"),
             ("a.json --thrift-port 70000", "up to 65535"),
         ] {
-            let error = translate(line.split_whitespace().map(OsString::from)).unwrap_err();
+            let error =
+                translate(&"simple_switch_grpc".into(), line.split_whitespace().map(OsString::from)).unwrap_err();
             assert!(error.contains(message), "{line}: {error}");
         }
-        assert!(matches!(translate(["--help".into()]), Ok(Line::Text(text)) if text.contains("--drop-port")));
-        assert_eq!(translate(["--json-version".into()]), Ok(Line::Text("2.24".into())));
+        assert!(
+            matches!(translate(&"simple_switch_grpc".into(), ["--help".into()]), Ok(Line::Text(text)) if text.contains("--drop-port"))
+        );
+        assert_eq!(translate(&"simple_switch_grpc".into(), ["--json-version".into()]), Ok(Line::Text("2.24".into())));
     }
 }

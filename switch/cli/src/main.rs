@@ -14,14 +14,17 @@ mod trace;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use apswitch_dataplane::control::{Dataplane, DataplaneConfig, Program};
+use apswitch_dataplane::control::{Dataplane, DataplaneConfig, Events, Program};
+use apswitch_thrift::notifications;
 use clap::Parser;
 use options::{Command, LogFormat, Options};
 use rustix::process::{getpriority_process, setpriority_process};
-use server::{P4RuntimeListener, ServerConfig, thrift};
+use server::{P4RuntimeListener, ServerConfig};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -35,6 +38,8 @@ const PACKET_NICE: i32 = -10;
 const CONTROL_NICE: i32 = 5;
 /// Lines of the log that may wait to be written; what comes then is lost.
 const LOG_LINES: usize = 4096;
+/// Digests that may wait for a client of P4Runtime when they are published, too.
+const MAX_DIGESTS: usize = 4096;
 /// Niceness of long work, behind requests: large reads, pipelines that are made ready, gNMI's walks of the tree.
 const ASIDE_NICE: i32 = 19;
 /// Connections that have their turn before the runtime polls for new events: who asks for little waits
@@ -44,7 +49,7 @@ const TURNS: u32 = 4;
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
-    let bmv2 = match bmv2::is_called(&program).then(|| bmv2::translate(words)) {
+    let bmv2 = match bmv2::is_called(&program).then(|| bmv2::translate(&program, words)) {
         None => None,
         Some(Ok(bmv2::Line::Start(start))) => Some(start),
         Some(Ok(bmv2::Line::Text(text))) => return package::print_line(&text),
@@ -114,10 +119,8 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     };
     let device = &options.device;
     let ports = device.ports()?;
-    for (option, value) in [("--thrift-port", &options.thrift_port), ("--nanolog", &options.nanolog)] {
-        if let Some(value) = value {
-            tracing::info!("{option} {value} is not used: this switch is controlled over P4Runtime and gNMI");
-        }
+    if let Some(value) = &options.nanolog {
+        tracing::info!("--nanolog {value} is not used: `apswitch trace` shows the steps of packets");
     }
 
     let server = P4RuntimeListener::bind(&ServerConfig {
@@ -160,7 +163,7 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
         Some(seconds) => Dataplane::start_on_files(config, Duration::from_secs(seconds)),
         None => Dataplane::start(config),
     };
-    let (dataplane, events) = started.map_err(|e| e.to_string())?;
+    let (dataplane, mut events) = started.map_err(|e| e.to_string())?;
     // This thread serves requests.
     if let Err(e) = setpriority_process(None, niceness + CONTROL_NICE) {
         tracing::warn!("setpriority: {e}");
@@ -168,15 +171,12 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     if let Some(program) = program {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
-    let thrift = match bmv2.thrift {
-        Some((port, is_asked_for)) => thrift::bind(port, is_asked_for).await,
-        None => None,
-    };
+    let thrift = bmv2.thrift.or(options.thrift_port.map(|port| (port, true)));
+    // Its socket is there as long as this.
+    let _notifications =
+        thrift.and_then(|thrift| serve_thrift(thrift, &bmv2, device.device_id, &dataplane, &mut events));
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", device.device_id, dataplane.ports().len());
-        if let Some(listener) = thrift {
-            tokio::spawn(thrift::serve(listener, address.to_string()));
-        }
     }
     let counted = dataplane.clone();
     let stop = async move {
@@ -194,9 +194,53 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     result
 }
 
-/// Long work has a thread of the runtime's own.
+/// Serves BMv2's runtime interface at a port of loopback, and publishes digests where BMv2's line says.
+/// The port is worth a line when it is taken and was asked for.
+fn serve_thrift(
+    (port, is_asked_for): (u16, bool),
+    bmv2: &bmv2::Start,
+    device_id: u64,
+    dataplane: &Dataplane,
+    events: &mut Events,
+) -> Option<notifications::Socket> {
+    let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(listener) => listener,
+        Err(error) if is_asked_for => {
+            tracing::warn!("Thrift port {port}: {error}: there is no Thrift server");
+            return None;
+        }
+        Err(error) => {
+            tracing::debug!("Thrift port {port}: {error}");
+            return None;
+        }
+    };
+    let mut socket = None;
+    if let Some(address) = &bmv2.notifications {
+        let (onward, digests) = async_channel::bounded(MAX_DIGESTS);
+        match notifications::publish(dataplane.clone(), device_id, address, events.digests.clone(), onward) {
+            Ok(published) => {
+                socket = Some(published);
+                events.digests = digests;
+            }
+            Err(error) => tracing::warn!("notifications at {address}: {error}: digests are not published"),
+        }
+    }
+    let notifications = socket.as_ref().and(bmv2.notifications.clone());
+    let port = listener.local_addr().map_or(port, |address| address.port());
+    let device = apswitch_thrift::Device { device_id, port, notifications };
+    match apswitch_thrift::Server::new(dataplane.clone(), device).serve(listener) {
+        Ok(()) => tracing::info!("Thrift on 127.0.0.1:{port}: whoever reaches it controls the switch"),
+        Err(error) => tracing::warn!("Thrift: {error}"),
+    }
+    socket
+}
+
+/// Long work has a thread of the runtime's own; that of a thread outside of it, a client's of Thrift, is done there.
 fn aside(work: Box<dyn FnOnce() + Send>) {
-    tokio::task::spawn_blocking(work);
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => work(),
+    }
 }
 
 /// Logs the counts since the start: at the end, and on SIGUSR1.

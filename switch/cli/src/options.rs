@@ -109,9 +109,10 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
 
-    /// Ignored; accepted for compatibility with simple_switch_grpc scripts
-    #[arg(long, value_name = "PORT")]
-    pub thrift_port: Option<String>,
+    /// Serve BMv2's runtime interface (Thrift, as simple_switch_CLI speaks it) at this port of loopback: whoever reaches
+    /// it controls the switch
+    #[arg(long, value_name = "PORT", conflicts_with = "tls_cert")]
+    pub thrift_port: Option<u16>,
 
     /// Ignored; accepted for compatibility with simple_switch_grpc scripts
     #[arg(long, value_name = "ADDRESS")]

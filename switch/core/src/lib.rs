@@ -25,6 +25,7 @@
 //! | `apswitch-p4runtime` | P4Runtime on top of the handle, without a network |
 //! | `apswitch-c` | the switch in virtual time, as a C library |
 //! | `apswitch-gnmi` | gNMI on top of the handle: ports and queues |
+//! | `apswitch-thrift` | BMv2's runtime interface on top of the handle |
 //! | `apswitch` | the program, with the gRPC server of both |
 //!
 //! Nothing here knows a particular P4 program.

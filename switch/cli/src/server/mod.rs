@@ -6,7 +6,6 @@
 //! | `proto` | the generated service |
 //! | `listen`, `tls` | where the server listens, with or without TLS |
 //! | `fast_path`, `message_size`, `budget`, `fields` | the way to the service; requests that are too long; memory of requests and answers |
-//! | [`thrift`] | the port where clients of BMv2 expect Thrift |
 //! | `shared`, `service`, `read_stream`, `stream` | whose turn it is; the RPCs; long answers; streams and what they are told |
 //! | `follow`, `trace` | received packets, explained; their service |
 
@@ -21,7 +20,6 @@ mod read_stream;
 mod service;
 mod shared;
 mod stream;
-pub mod thrift;
 mod tls;
 mod trace;
 
