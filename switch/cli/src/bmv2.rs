@@ -72,7 +72,7 @@ const OPTIONS: &[Row] = &[
     ("no-p4", "", Nothing, Same, "start without a program and wait for a controller's"),
     ("max-port-count", "", Value, Not("the number of ports has no other end than their numbers, 0 to 510"), ""),
     ("load-modules", "", Value, Not("no modules are loaded; a program with externs beyond v1model's is refused"), ""),
-    ("enable-swap", "", Nothing, Own, "let clients replace the program, as they always may"),
+    ("enable-swap", "", Nothing, Own, "let clients replace the program, as those of P4Runtime always may"),
     ("disable-swap", "", Nothing, Not("clients may replace the program"), ""),
     ("grpc-server-addr", "", Value, Own, "ADDRESS:PORT (0.0.0.0:9559): where the P4Runtime server listens"),
     ("grpc-server-ssl", "", Nothing, Own, "TLS, with the certificate and key below"),
@@ -229,6 +229,7 @@ pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -
             .filter(|number| *number <= most)
             .ok_or(format!("--{name} {value}: give a number up to {most}"))
     };
+    let has_own_tls = start.words.iter().any(|word| word.to_string_lossy().starts_with("--tls-cert"));
     let mut push = |name: &str, value: &str| start.words.extend([format!("--{name}").into(), value.into()]);
     let device_id = value("device-id").unwrap_or("0");
     push("device-id", device_id);
@@ -255,8 +256,9 @@ pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -
     let default_address = if is_thrift_alone { ANY_ADDRESS } else { DEFAULT_ADDRESS };
     let address = value("grpc-server-addr").unwrap_or(default_address);
     push("grpc-server-addr", address);
-    let is_in_clear = value("grpc-server-ssl").is_none();
-    if !is_in_clear {
+    let is_ssl = value("grpc-server-ssl").is_some();
+    let has_tls = is_ssl || has_own_tls;
+    if is_ssl {
         let (Some(cert), Some(key)) = (value("grpc-server-cert"), value("grpc-server-key")) else {
             return Err("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key".into());
         };
@@ -267,7 +269,7 @@ pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -
             (Some(_), None) => return Err("--grpc-server-with-client-auth needs --grpc-server-cacert".into()),
             (None, _) => {}
         }
-    } else if !start.words.iter().any(|word| word.to_string_lossy().starts_with("--tls-cert")) {
+    } else if !has_tls {
         start.words.retain(|word| word != "--insecure");
         start.words.push("--insecure".into());
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -282,13 +284,16 @@ pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -
     }
     let port = value("thrift-port").map(|port| number("thrift-port", port, u16::MAX.into())).transpose()?;
     match port {
-        Some(_) if !is_in_clear => start.notes.push(
-            "--thrift-port has no effect with --grpc-server-ssl: Thrift has no authentication, so that anybody on this \
+        Some(_) if has_tls => start.notes.push(
+            "--thrift-port has no effect with TLS: Thrift has no authentication, so that anybody on this \
              machine would control the switch"
                 .into(),
         ),
-        None if !is_in_clear => {}
-        port => start.thrift = Some((port.map_or(DEFAULT_THRIFT_PORT, |port| port as u16), port.is_some())),
+        None if has_tls => {}
+        port => {
+            let is_asked_for = port.is_some() || is_thrift_alone;
+            start.thrift = Some((port.map_or(DEFAULT_THRIFT_PORT, |port| port as u16), is_asked_for));
+        }
     }
     match value("notifications-addr") {
         address if is_thrift_alone => {
@@ -367,10 +372,16 @@ mod tests {
 
     #[test]
     fn thrift_is_not_served_beside_tls() {
-        let tls = "a.json --thrift-port 9090 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k";
-        let start = start(tls);
-        assert_eq!(start.thrift, None);
-        assert!(start.notes[0].contains("Thrift has no authentication"), "{:?}", start.notes);
+        for tls in [
+            "-- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k",
+            "--tls-cert c --tls-key=k",
+            "--tls-cert=c",
+        ] {
+            let asked = start(&format!("a.json --thrift-port 9090 {tls}"));
+            assert_eq!(asked.thrift, None);
+            assert!(asked.notes[0].contains("Thrift has no authentication"), "{:?}", asked.notes);
+            assert_eq!(start(&format!("a.json {tls}")).thrift, None);
+        }
     }
 
     #[test]

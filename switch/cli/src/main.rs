@@ -38,7 +38,7 @@ const PACKET_NICE: i32 = -10;
 const CONTROL_NICE: i32 = 5;
 /// Lines of the log that may wait to be written; what comes then is lost.
 const LOG_LINES: usize = 4096;
-/// Digests that may wait for a client of P4Runtime when they are published, too.
+/// Digests that may wait for P4Runtime's clients where they are published, too.
 const MAX_DIGESTS: usize = 4096;
 /// Niceness of long work, behind requests: large reads, pipelines that are made ready, gNMI's walks of the tree.
 const ASIDE_NICE: i32 = 19;
@@ -172,9 +172,10 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
         dataplane.commit(program).await.map_err(|e| e.to_string())?;
     }
     let thrift = bmv2.thrift.or(options.thrift_port.map(|port| (port, true)));
-    // Its socket is there as long as this.
-    let _notifications =
-        thrift.and_then(|thrift| serve_thrift(thrift, &bmv2, device.device_id, &dataplane, &mut events));
+    let _notifications = match thrift {
+        Some(thrift) => serve_thrift(thrift, &bmv2, device.device_id, &dataplane, &mut events)?,
+        None => None,
+    };
     if let Ok(address) = server.local_addr() {
         tracing::info!("device {}: {} ports, P4Runtime on {address}", device.device_id, dataplane.ports().len());
     }
@@ -194,24 +195,22 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     result
 }
 
-/// Serves BMv2's runtime interface at a port of loopback, and publishes digests where BMv2's line says.
-/// The port is worth a line when it is taken and was asked for.
+/// Serves BMv2's runtime interface at a port of loopback, and publishes digests where BMv2's line says. Returns the
+/// socket of these, which is there as long as it. A port that is taken is an error, as in BMv2, unless nobody asked for
+/// it.
 fn serve_thrift(
     (port, is_asked_for): (u16, bool),
     bmv2: &bmv2::Start,
     device_id: u64,
     dataplane: &Dataplane,
     events: &mut Events,
-) -> Option<notifications::Socket> {
+) -> Result<Option<notifications::Socket>, String> {
     let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(listener) => listener,
-        Err(error) if is_asked_for => {
-            tracing::warn!("Thrift port {port}: {error}: there is no Thrift server");
-            return None;
-        }
+        Err(error) if is_asked_for => return Err(format!("Thrift port {port}: {error}: give another --thrift-port")),
         Err(error) => {
-            tracing::debug!("Thrift port {port}: {error}");
-            return None;
+            tracing::info!("Thrift port {port}: {error}: nothing is served there without --thrift-port");
+            return Ok(None);
         }
     };
     let mut socket = None;
@@ -228,11 +227,10 @@ fn serve_thrift(
     let notifications = socket.as_ref().and(bmv2.notifications.clone());
     let port = listener.local_addr().map_or(port, |address| address.port());
     let device = apswitch_thrift::Device { device_id, port, notifications };
-    match apswitch_thrift::Server::new(dataplane.clone(), device).serve(listener) {
-        Ok(()) => tracing::info!("Thrift on 127.0.0.1:{port}: whoever reaches it controls the switch"),
-        Err(error) => tracing::warn!("Thrift: {error}"),
-    }
-    socket
+    let served = apswitch_thrift::Server::new(dataplane.clone(), device).serve(listener);
+    served.map_err(|error| format!("Thrift: {error}"))?;
+    tracing::info!("Thrift on 127.0.0.1:{port}: whoever reaches it controls the switch");
+    Ok(socket)
 }
 
 /// Long work has a thread of the runtime's own; that of a thread outside of it, a client's of Thrift, is done there.

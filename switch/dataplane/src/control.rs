@@ -175,6 +175,8 @@ pub struct Dataplane {
     inner: Arc<Inner>,
     /// Reads and writes are about the program that waits to be committed.
     staged: bool,
+    /// They are refused when another program than this runs.
+    bound: Option<Arc<Program>>,
 }
 
 impl Dataplane {
@@ -301,7 +303,7 @@ impl Dataplane {
             threads: Mutex::new(Vec::new()),
         });
         let events = Events { packet_ins: packet_in_events, digests: digest_events, notices: notice_events };
-        Ok((Dataplane { inner, staged: false }, events, engine, to_do))
+        Ok((Dataplane { inner, staged: false, bound: None }, events, engine, to_do))
     }
 
     /// Stops the packet thread and closes the ports; idempotent.
@@ -323,6 +325,24 @@ impl Dataplane {
     /// The running program.
     pub fn program(&self) -> Option<Arc<Program>> {
         self.read(|store| Ok(store.program.clone())).ok()
+    }
+
+    /// Returns a handle whose reads, writes and commits are refused once another program runs than the one that it
+    /// returns: ids keep their meaning.
+    pub fn bound(&self) -> Result<(Dataplane, Arc<Program>), UpdateError> {
+        let unbound = Dataplane { bound: None, ..self.clone() };
+        let program = unbound.read(|store| Ok(store.program.clone()))?;
+        Ok((Dataplane { bound: Some(program.clone()), ..unbound }, program))
+    }
+
+    fn check_bound(&self, store: Option<&Store>) -> Result<(), UpdateError> {
+        let runs = |own| store.is_some_and(|store| Arc::ptr_eq(&store.program, own));
+        match &self.bound {
+            Some(own) if !runs(own) => {
+                Err(UpdateError::FailedPrecondition("the program was replaced meanwhile: begin anew".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A packet-out: the frame enters ingress on the CPU port.

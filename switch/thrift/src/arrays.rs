@@ -10,10 +10,9 @@ use apswitch_dataplane::control::{
 use num_bigint::BigUint;
 use thrift::protocol::TType;
 
-use crate::Server;
+use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, declared, field, i32_field, i64_field};
 use crate::message::{Fields, Value as Wire};
-use crate::tables::BATCH;
 
 /// Of `CounterOperationErrorCode`, `MeterOperationErrorCode`, `RegisterOperationErrorCode`.
 const INVALID_NAME: i32 = 1;
@@ -22,17 +21,12 @@ const INVALID_INDEX: i32 = 2;
 const BAD_RATES_LIST: i32 = 3;
 const INVALID_INFO_RATE_VALUE: i32 = 4;
 const INVALID_BURST_SIZE_VALUE: i32 = 5;
-/// Codes with the `ERROR` of each kind.
-const COUNTER: Codes = codes(3);
-const REGISTER: Codes = codes(3);
-const METER: Codes = codes(6);
-const VALUE_SET: Codes = codes(2);
+/// Codes with the `ERROR` of counters and registers, of meters, and of value sets.
+const CELL: Codes = Codes { not_found: INVALID_INDEX, ..Codes::all(3) };
+const METER: Codes = Codes { not_found: INVALID_INDEX, ..Codes::all(6) };
+const VALUE_SET: Codes = Codes::all(2);
 /// Cells in one answer.
 const MAX_CELLS: usize = 1 << 20;
-
-const fn codes(error: i32) -> Codes {
-    Codes { exists: error, not_found: INVALID_INDEX, full: error, denied: error, other: error }
-}
 
 /// An array that a call names.
 struct Array {
@@ -50,7 +44,7 @@ impl Array {
     }
 }
 
-impl Server {
+impl Handler<'_> {
     pub fn arrays(&self, method: &str, call: &Call) -> Option<Answered> {
         Some(match method {
             "bm_counter_read" => self.read_counter(call),
@@ -100,9 +94,8 @@ impl Server {
         of: impl Fn(&Program) -> &[T],
         info: impl Fn(&T) -> (&str, usize),
     ) -> Result<Array, Refusal> {
-        let name = call.text(2)?;
-        let unknown = || declared(INVALID_NAME, format!("there is no {what} {name:?}"));
-        let program = self.dataplane.program().ok_or_else(unknown)?;
+        let (name, program) = (call.text(2)?, self.program()?);
+        let unknown = || declared(INVALID_NAME, format!("there is no {what} {name:.80?}"));
         let place = of(&program).iter().position(|own| info(own).0 == name).ok_or_else(unknown)?;
         let size = info(&of(&program)[place]).1;
         Ok(Array { program, place, size })
@@ -127,28 +120,19 @@ impl Server {
     fn read_counter(&self, call: &Call) -> Answered {
         let array = self.counter(call)?;
         let value = self.dataplane.counter(CounterId(array.place), array.index(call, 3)?);
-        Ok(Some(written_counter(value.map_err(|error| COUNTER.refusal(&error))?)))
+        Ok(Some(written_counter(value.map_err(|error| CELL.refusal(&error))?)))
     }
 
     fn write_counter(&self, call: &Call) -> Answered {
         let array = self.counter(call)?;
         let (index, value) = (array.index(call, 3)?, counter_value(call.fields(4)?));
-        self.write(Update::SetCounter { counter: CounterId(array.place), index, value }, COUNTER).map(|()| None)
+        self.write(Update::SetCounter { counter: CounterId(array.place), index, value }, CELL).map(|()| None)
     }
 
     fn reset_counter(&self, call: &Call) -> Answered {
         let array = self.counter(call)?;
         let (counter, value) = (CounterId(array.place), CounterValue::default());
-        self.each_cell(0..array.size, COUNTER, |index| Update::SetCounter { counter, index, value })
-    }
-
-    /// Writes cells, in batches.
-    fn each_cell(&self, cells: Range<usize>, codes: Codes, update: impl Fn(usize) -> Update) -> Answered {
-        for start in cells.clone().step_by(BATCH) {
-            let updates = (start..cells.end.min(start + BATCH)).map(&update).collect();
-            self.write_all(updates, codes)?;
-        }
-        Ok(None)
+        self.write_each((0..array.size).map(|index| Update::SetCounter { counter, index, value }), CELL).map(|()| None)
     }
 
     fn set_rates(&self, call: &Call, all: bool) -> Answered {
@@ -161,7 +145,7 @@ impl Server {
         };
         let config = Some(rates(list).map_err(|(code, text)| declared(code, text))?);
         let meter = MeterId(array.place);
-        self.each_cell(cells, METER, |index| Update::SetMeter { meter, index, config })
+        self.write_each(cells.map(|index| Update::SetMeter { meter, index, config }), METER).map(|()| None)
     }
 
     fn get_rates(&self, call: &Call) -> Answered {
@@ -176,7 +160,7 @@ impl Server {
         let array = self.register(call)?;
         let index = array.index(call, 3)?;
         let values = self.dataplane.registers(RegisterId(array.place), index..index + 1);
-        let values = values.map_err(|error| REGISTER.refusal(&error))?;
+        let values = values.map_err(|error| CELL.refusal(&error))?;
         Ok(values.first().map(low))
     }
 
@@ -184,11 +168,11 @@ impl Server {
         let array = self.register(call)?;
         if array.size > MAX_CELLS {
             let text = format!("{} cells: {MAX_CELLS} go into an answer; read one after the other", array.size);
-            return Err(declared(REGISTER.other, text));
+            return Err(declared(CELL.other, text));
         }
-        let values = self.dataplane.registers(RegisterId(array.place), 0..array.size);
-        let values = values.map_err(|error| REGISTER.refusal(&error))?;
-        Ok(Some(Wire::List(TType::I64, values.iter().map(low).collect())))
+        let cells = self.dataplane.register_cells(RegisterId(array.place)).map_err(|error| CELL.refusal(&error))?;
+        let values = (0..array.size).map(|index| low(&cells.read(index)));
+        Ok(Some(Wire::List(TType::I64, values.collect())))
     }
 
     /// Writes one value, of which the register's bits are kept, to some cells.
@@ -196,12 +180,11 @@ impl Server {
         let width = array.program.registers[array.place].width;
         let value = &Value::from(value as u64) & &Value::ones(width.into());
         let register = RegisterId(array.place);
-        self.each_cell(cells, REGISTER, |index| Update::SetRegister { register, index, value: value.clone() })
+        let cells = cells.map(|index| Update::SetRegister { register, index, value: value.clone() });
+        self.write_each(cells, CELL).map(|()| None)
     }
 
     fn change_value_set(&self, call: &Call, change: impl Fn(&mut Vec<Vec<KeyField>>, Vec<KeyField>)) -> Answered {
-        // Held from reading to writing.
-        let _state = self.state();
         let array = self.value_set(call)?;
         let set = ValueSetId(array.place);
         let member = split(call.bytes(3)?, &array.program.value_sets[array.place].widths);

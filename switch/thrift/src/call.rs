@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arguments of a call by their numbers in BMv2's files, and what refuses a call.
+//! Arguments of a call by their numbers in BMv2's files, and the refusal of a call.
 
 use apswitch_dataplane::control::UpdateError;
 
@@ -33,16 +33,23 @@ pub struct Codes {
     pub not_found: i32,
     pub full: i32,
     pub denied: i32,
+    pub in_use: i32,
     pub other: i32,
 }
 
 impl Codes {
+    /// One code for all errors.
+    pub const fn all(code: i32) -> Codes {
+        Codes { exists: code, not_found: code, full: code, denied: code, in_use: code, other: code }
+    }
+
     pub fn refusal(self, error: &UpdateError) -> Refusal {
         let code = match error {
             UpdateError::AlreadyExists(_) => self.exists,
             UpdateError::NotFound(_) => self.not_found,
             UpdateError::ResourceExhausted(_) => self.full,
             UpdateError::PermissionDenied(_) => self.denied,
+            UpdateError::FailedPrecondition(_) => self.in_use,
             _ => self.other,
         };
         declared(code, error.to_string())

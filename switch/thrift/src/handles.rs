@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What BMv2 names by handles and the data plane does not: entries, nodes of multicast groups, mirroring sessions.
+//! Handles of entries and of nodes of multicast groups, and mirroring sessions: BMv2 names them, the data plane does not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use apswitch_dataplane::control::{Dataplane, EntryKey, PortNumber, Program, Replica, TableId, UpdateError};
+use apswitch_dataplane::control::{Dataplane, EntryKey, PortNumber, Program, Replica, TableId};
+
+use crate::notifications;
 
 /// Entries of a table by handles, which are given out once each.
 #[derive(Default)]
@@ -24,8 +26,11 @@ impl Entries {
         if let Some(handle) = self.handles.get(key) {
             return *handle;
         }
+        while self.keys.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1) & i32::MAX;
+        }
         let handle = self.next;
-        self.next += 1;
+        self.next = self.next.wrapping_add(1) & i32::MAX;
         self.keys.insert(handle, key.clone());
         self.handles.insert(key.clone(), handle);
         handle
@@ -37,10 +42,15 @@ impl Entries {
         }
     }
 
-    /// Forgets those of entries that are gone: others may delete what was written here.
-    fn keep(&mut self, is_there: impl Fn(&EntryKey) -> bool) {
-        self.keys.retain(|_, key| is_there(key));
-        self.handles.retain(|key, _| is_there(key));
+    /// Number of handles.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Forgets the handles of all other entries: clients of P4Runtime may have deleted them.
+    pub fn keep(&mut self, there: &HashSet<i32>) {
+        self.keys.retain(|handle, _| there.contains(handle));
+        self.handles.retain(|_, handle| there.contains(handle));
     }
 }
 
@@ -51,8 +61,14 @@ pub struct Node {
     pub group: Option<u32>,
 }
 
+impl Node {
+    pub fn replicas(&self) -> impl Iterator<Item = Replica> {
+        self.ports.iter().map(|&port| Replica { port, rid: self.rid })
+    }
+}
+
 /// Destination of a mirroring session.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub struct Mirror {
     pub port: Option<PortNumber>,
     pub group: Option<u32>,
@@ -62,20 +78,23 @@ pub struct Mirror {
 pub struct State {
     pub program: Option<Arc<Program>>,
     tables: Vec<Entries>,
+    /// Ids of the learn lists, by the places of the digests.
+    pub lists: Vec<i32>,
     /// Nodes by handles.
     pub nodes: BTreeMap<i32, Node>,
-    pub next_node: i32,
     /// Nodes of the groups, in the order in which they came.
     pub groups: BTreeMap<u32, Vec<i32>>,
-    pub mirrors: BTreeMap<i32, Mirror>,
+    pub mirrors: BTreeMap<u32, Mirror>,
 }
 
 impl State {
-    /// Handles of what the program starts with, in the order of their keys' places.
+    /// State of a program that nobody has written to over Thrift.
     pub fn new(program: Option<Arc<Program>>, dataplane: &Dataplane) -> State {
         let tables = program.as_ref().map_or(0, |program| program.tables.len());
-        let mut state = State { program: program.clone(), ..State::default() };
+        let lists = program.as_deref().map(notifications::lists).unwrap_or_default();
+        let mut state = State { program: program.clone(), lists, ..State::default() };
         state.tables.resize_with(tables, Entries::default);
+        // Entries that the program starts with have the first handles.
         for (table, key, _) in program.iter().flat_map(|program| &program.const_entries) {
             if dataplane.entry(*table, key).is_ok() {
                 state.tables[table.0].handle(key);
@@ -84,22 +103,29 @@ impl State {
         state
     }
 
-    pub fn entries(&mut self, table: TableId) -> &mut Entries {
-        &mut self.tables[table.0]
+    /// Returns true if this is the state of the program.
+    pub fn is_of(&self, program: Option<&Arc<Program>>) -> bool {
+        match (program, &self.program) {
+            (Some(program), Some(own)) => Arc::ptr_eq(program, own),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
-    /// The handle of an entry that was written; makes room when there are more handles than entries can be.
-    pub fn written(&mut self, dataplane: &Dataplane, table: TableId, key: &EntryKey, max: usize) -> i32 {
-        let entries = &mut self.tables[table.0];
-        if entries.keys.len() > max {
-            entries.keep(|key| !matches!(dataplane.entry(table, key), Err(UpdateError::NotFound(_))));
-        }
-        entries.handle(key)
+    pub fn entries(&mut self, table: TableId) -> &mut Entries {
+        &mut self.tables[table.0]
     }
 
     /// Replicas of a group: the ports of its nodes.
     pub fn replicas(&self, group: u32) -> Vec<Replica> {
         let nodes = self.groups.get(&group).into_iter().flatten().filter_map(|node| self.nodes.get(node));
-        nodes.flat_map(|node| node.ports.iter().map(|&port| Replica { port, rid: node.rid })).collect()
+        nodes.flat_map(Node::replicas).collect()
+    }
+
+    /// Replicas of a mirroring session: its port, and what its group has now.
+    pub fn mirrored(&self, mirror: Mirror) -> Vec<Replica> {
+        let port = mirror.port.map(|port| Replica { port, rid: 0 });
+        let group = mirror.group.map(|group| self.replicas(group)).unwrap_or_default();
+        port.into_iter().chain(group).collect()
     }
 }

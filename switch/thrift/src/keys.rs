@@ -10,8 +10,9 @@ use crate::call::{Call, Refusal, bytes_field, declared, field, i32_field};
 use crate::message::{Fields, Value as Wire};
 use crate::tables::code;
 
-/// BMv2 has the smaller priority win, P4Runtime the larger: BMv2's own server of P4Runtime takes one from this, too.
+/// BMv2's priorities are taken from this, as its own server of P4Runtime does: the smaller one wins there.
 const MAX_PRIORITY: i32 = i32::MAX;
+const NO_PRIORITY: i32 = -1;
 
 /// `BmMatchParamType`.
 const EXACT: i32 = 0;
@@ -30,6 +31,9 @@ const GROUP: i32 = 3;
 pub fn key(call: &Call, program: &Program, table: TableId, key: i16, options: i16) -> Result<EntryKey, Refusal> {
     let info = &program.tables[table.0];
     let given = call.list(key)?;
+    if info.key.is_empty() {
+        return Err(declared(code::NO_TABLE_KEY, format!("table {} has no key, so that it has no entries", info.name)));
+    }
     if given.len() != info.key.len() {
         let text = format!("table {} has {} key fields, not {}", info.name, info.key.len(), given.len());
         return Err(declared(code::BAD_MATCH_KEY, text));
@@ -113,8 +117,9 @@ pub fn written_key(program: &Program, table: TableId, key: &EntryKey) -> (Wire, 
         }
     });
     let params = Wire::structs(params);
-    let options = if info.needs_priority() { vec![(1, Wire::I32(MAX_PRIORITY - key.priority))] } else { Vec::new() };
-    (params, Wire::Struct(options))
+    // Clients compare it with 0 in any case.
+    let priority = if info.needs_priority() { MAX_PRIORITY - key.priority } else { NO_PRIORITY };
+    (params, Wire::Struct(vec![(1, Wire::I32(priority))]))
 }
 
 /// Returns the call of an action by the arguments `name` and `data`; `find` is that of the table or profile.

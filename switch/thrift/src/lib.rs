@@ -5,10 +5,10 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`message`] | Thrift's binary protocol, bounded |
-//! | `call` | arguments of a call, and what refuses it |
+//! | `call` | arguments of a call, and its refusal |
 //! | `handles` | handles of entries, of nodes of multicast groups, and mirroring sessions |
 //! | `tables`, `profiles`, `arrays`, `copies`, `target` | the methods |
-//! | `keys` | fields of keys and actions, from and to Thrift |
+//! | `keys` | keys and actions, from and to Thrift |
 //! | [`notifications`] | digests, as BMv2 publishes them over nanomsg |
 //!
 //! Thrift has no authentication: whoever reaches the port controls the switch. It is for loopback alone.
@@ -27,26 +27,29 @@ mod target;
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use apswitch_dataplane::control::Dataplane;
+use apswitch_dataplane::client_log::log_address;
+use apswitch_dataplane::control::{Dataplane, Program, Update, UpdateError};
 
-use call::{Answered, Call, Refusal, application};
+use call::{Answered, Call, Codes, Refusal, application};
 use handles::State;
 use message::{Answer, Calls, Message, reason, reply};
 
 /// Clients at once; more are closed as soon as they are there.
 const MAX_CLIENTS: usize = 64;
-/// Time in which a client has to take an answer.
+/// Updates in one write.
+const BATCH: usize = 4096;
+/// Time that an answer may wait for a client that takes none of it.
 const MAX_WRITE_TIME: Duration = Duration::from_secs(10);
-/// Time after an error in which a client may send what nobody reads.
+/// Silence after which a client that sent no call is cut off.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Time to the next try when the kernel has no more descriptors.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the switch tells of itself, as `bm_mgmt_get_info` does.
+/// The switch as `bm_mgmt_get_info` names it.
 #[derive(Clone, Debug)]
 pub struct Device {
     pub device_id: u64,
@@ -63,12 +66,28 @@ pub struct Server {
     clients: AtomicUsize,
 }
 
+/// The methods, for one call: all of it is about one program, and one client is served at a time.
+pub struct Handler<'a> {
+    device: &'a Device,
+    /// Refuses once another program runs.
+    dataplane: Dataplane,
+    state: &'a mut State,
+}
+
+/// A client's place among those that there may be.
+struct Place(Arc<Server>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Server {
     pub fn new(dataplane: Dataplane, device: Device) -> Arc<Server> {
-        let state = Mutex::new(State::default());
-        let server = Server { dataplane, device, state, clients: AtomicUsize::new(0) };
-        // Of a program that is there already, digests are told from now on.
-        drop(server.state());
+        let server = Server { dataplane, device, state: Mutex::default(), clients: AtomicUsize::new(0) };
+        // Digests of a program that runs already are published from now on.
+        server.handle(|_| ());
         Arc::new(server)
     }
 
@@ -89,24 +108,19 @@ impl Server {
     }
 
     fn accepted(self: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
-        if self.clients.fetch_add(1, Relaxed) >= MAX_CLIENTS {
-            self.clients.fetch_sub(1, Relaxed);
-            tracing::warn!("Thrift client {peer} is closed: {MAX_CLIENTS} are there already");
+        let before = self.clients.fetch_add(1, Relaxed);
+        let place = Place(self);
+        if before >= MAX_CLIENTS {
+            log_address(peer, format_args!("Thrift: closed: {MAX_CLIENTS} clients are there already"));
             return;
         }
-        tracing::info!("Thrift client {peer} connected");
-        let server = self.clone();
+        log_address(peer, format_args!("Thrift: connected"));
         let answering = move || {
-            let ended = server.answer(stream, peer);
-            server.clients.fetch_sub(1, Relaxed);
-            match ended {
-                Ok(()) => tracing::info!("Thrift client {peer} disconnected"),
-                Err(error) => tracing::warn!("Thrift client {peer} disconnected: {error}"),
-            }
+            let ended = place.0.answer(stream, peer).err().unwrap_or_else(|| "closed by the client".into());
+            log_address(peer, format_args!("Thrift: disconnected: {ended}"));
         };
         if let Err(error) = thread::Builder::new().name("thrift client".into()).spawn(answering) {
-            self.clients.fetch_sub(1, Relaxed);
-            tracing::warn!("Thrift client {peer} is closed: {error}");
+            log_address(peer, format_args!("Thrift: closed: {error}"));
         }
     }
 
@@ -122,14 +136,13 @@ impl Server {
             match calls.next_call() {
                 Ok(None) => return Ok(()),
                 Ok(Some(message)) => {
-                    let method = method(&message.name);
                     let answer = self.call(&message, peer);
-                    let bytes = reply(method, message.sequence, &answer).map_err(|error| error.to_string())?;
-                    output.write_all(&bytes).map_err(say)?;
+                    let bytes = reply(method(&message.name), message.sequence, answer);
+                    output.write_all(&bytes.map_err(|error| reason(&error))?).map_err(say)?;
                 }
                 Err((from, error)) => {
                     if let Some((name, sequence)) = from
-                        && let Ok(bytes) = reply(method(&name), sequence, &Answer::Application(reason(&error)))
+                        && let Ok(bytes) = reply(method(&name), sequence, Answer::Refused(reason(&error)))
                     {
                         output.write_all(&bytes).map_err(say)?;
                         drain(stream);
@@ -143,45 +156,78 @@ impl Server {
     /// Answers a call, and logs why one is refused: a code is all that the client gets.
     fn call(&self, message: &Message, peer: SocketAddr) -> Answer {
         let call = Call { arguments: &message.arguments };
-        let answered = match message.name.split_once(':') {
-            Some(("standard", method)) => self.standard(method, &call),
-            Some(("simple_pre_lag", method)) => self.copies(method, &call),
-            Some(("simple_switch", method)) => self.target(method, &call),
+        let answered = self.handle(|handler| match message.name.split_once(':') {
+            Some(("standard", method)) => handler.standard(method, &call),
+            Some(("simple_pre_lag", method)) => handler.copies(method, &call),
+            Some(("simple_switch", method)) => handler.target(method, &call),
             _ => None,
-        };
-        match answered.unwrap_or_else(|| application(format!("there is no method {:?} here", message.name))) {
-            Ok(value) => Answer::Value(value),
-            Err(Refusal { code, text }) => {
-                tracing::info!("Thrift client {peer}: {} is refused: {text}", method(&message.name));
-                code.map_or(Answer::Application(text), Answer::Declared)
+        });
+        match answered {
+            None => Answer::Unknown(format!("there is no method {:.80?} here", message.name)),
+            Some(Ok(value)) => Answer::Value(value),
+            Some(Err(Refusal { code, text })) => {
+                let method = method(&message.name);
+                log_address(peer, format_args!("Thrift: {method:.80} is refused: {text:.400}"));
+                code.map_or(Answer::Refused(text), Answer::Declared)
             }
         }
     }
 
+    /// Handles a call with the state of the running program; that of another one is dropped.
+    fn handle<T>(&self, work: impl FnOnce(&mut Handler) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (dataplane, program) = match self.dataplane.bound() {
+            Ok((dataplane, program)) => (dataplane, Some(program)),
+            Err(_) => (self.dataplane.clone(), None),
+        };
+        let mut handler = Handler { device: &self.device, dataplane, state: &mut state };
+        if !handler.state.is_of(program.as_ref()) {
+            handler.begin(program);
+        }
+        work(&mut handler)
+    }
+}
+
+impl Handler<'_> {
     /// `None`: there is no such method, as in the functions that this calls.
-    fn standard(&self, method: &str, call: &Call) -> Option<Answered> {
+    fn standard(&mut self, method: &str, call: &Call) -> Option<Answered> {
         self.tables(method, call)
             .or_else(|| self.profiles(method, call))
             .or_else(|| self.arrays(method, call))
             .or_else(|| self.management(method, call))
     }
 
-    /// Handles of the program that runs now; of another one they begin anew.
-    fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = self.dataplane.program();
-        let is_same = match (&program, &state.program) {
-            (Some(now), Some(before)) => Arc::ptr_eq(now, before),
-            (None, None) => true,
-            _ => false,
-        };
-        if !is_same {
-            *state = State::new(program, &self.dataplane);
-            if self.device.notifications.is_some() {
-                notifications::enable(&self.dataplane);
+    /// Replaces the state by that of a program that nobody has written to over Thrift.
+    fn begin(&mut self, program: Option<Arc<Program>>) {
+        *self.state = State::new(program, &self.dataplane);
+        if self.device.notifications.is_some() {
+            notifications::enable(&self.dataplane);
+        }
+    }
+
+    /// The running program.
+    fn program(&self) -> Result<Arc<Program>, Refusal> {
+        self.state.program.clone().map_or_else(|| application("no program is loaded"), Ok)
+    }
+
+    /// Writes the update, or refuses it by these codes.
+    fn write(&self, update: Update, codes: Codes) -> Result<(), Refusal> {
+        let results = self.dataplane.write_blocking(vec![update]);
+        results.into_iter().collect::<Result<(), _>>().map_err(|error| codes.refusal(&error))
+    }
+
+    /// Writes each update, in batches. Whatever is refused, all are tried; the first refusal is returned, but for what
+    /// is not there.
+    fn write_each(&self, updates: impl Iterator<Item = Update>, codes: Codes) -> Result<(), Refusal> {
+        let (mut updates, mut refusal) = (updates.peekable(), Ok(()));
+        while updates.peek().is_some() {
+            let results = self.dataplane.write_blocking(updates.by_ref().take(BATCH).collect());
+            let refused = results.into_iter().filter_map(Result::err);
+            for error in refused.filter(|error| !matches!(error, UpdateError::NotFound(_))) {
+                refusal = refusal.and_then(|()| Err(codes.refusal(&error)));
             }
         }
-        state
+        refusal
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::io::{self, BufRead, Read};
 
-use thrift::TConfiguration;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TListIdentifier, TMapIdentifier,
     TMessageIdentifier, TMessageType, TOutputProtocol, TStructIdentifier, TType,
 };
+use thrift::{ApplicationErrorKind, TConfiguration};
 
 /// Bytes of a call. The longest that the switch has a use for is an entry with a long key.
 pub const MAX_CALL_LEN: u64 = 256 << 10;
@@ -82,7 +82,9 @@ pub enum Answer {
     /// The exception that the method declares, which has a code alone.
     Declared(i32),
     /// A `TApplicationException`, which has a text.
-    Application(String),
+    Refused(String),
+    /// The same of a method that there is not.
+    Unknown(String),
 }
 
 /// A reader that ends after so many bytes.
@@ -113,7 +115,7 @@ impl<R: BufRead> Calls<R> {
             .max_container_size(Some(MAX_CALL_LEN as usize))
             .max_string_size(Some(MAX_CALL_LEN as usize))
             .build()
-            .unwrap_or_default();
+            .expect("the bounds fit each other");
         Calls(TBinaryInputProtocol::with_config(Limited { inner, left: 0 }, true, config))
     }
 
@@ -193,25 +195,31 @@ pub fn call(name: &str, sequence: i32, arguments: &Fields) -> thrift::Result<Vec
 }
 
 /// Returns the bytes of an answer to the call of this name and number.
-pub fn reply(name: &str, sequence: i32, answer: &Answer) -> thrift::Result<Vec<u8>> {
+pub fn reply(name: &str, sequence: i32, answer: Answer) -> thrift::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut output = TBinaryOutputProtocol::new(&mut bytes, true);
-    let kind = if matches!(answer, Answer::Application(_)) { TMessageType::Exception } else { TMessageType::Reply };
+    let kind = match answer {
+        Answer::Value(_) | Answer::Declared(_) => TMessageType::Reply,
+        Answer::Refused(_) | Answer::Unknown(_) => TMessageType::Exception,
+    };
     output.write_message_begin(&TMessageIdentifier::new(name, kind, sequence))?;
     match answer {
         Answer::Value(None) => write_struct(&mut output, &[])?,
-        Answer::Value(Some(value)) => write_struct(&mut output, &[(0, value.clone())])?,
+        Answer::Value(Some(value)) => write_struct(&mut output, &[(0, value)])?,
         Answer::Declared(code) => {
-            write_struct(&mut output, &[(1, Value::Struct(vec![(1, Value::I32(*code))]))])?;
+            write_struct(&mut output, &[(1, Value::Struct(vec![(1, Value::I32(code))]))])?;
         }
-        Answer::Application(text) => {
-            let error = thrift::ApplicationError::new(thrift::ApplicationErrorKind::InternalError, text.clone());
-            thrift::Error::write_application_error_to_out_protocol(&error, &mut output)?;
-        }
+        Answer::Refused(text) => write_exception(&mut output, ApplicationErrorKind::InternalError, text)?,
+        Answer::Unknown(text) => write_exception(&mut output, ApplicationErrorKind::UnknownMethod, text)?,
     }
     output.write_message_end()?;
     output.flush()?;
     Ok(bytes)
+}
+
+fn write_exception(output: &mut impl TOutputProtocol, kind: ApplicationErrorKind, text: String) -> thrift::Result<()> {
+    let error = thrift::ApplicationError::new(kind, text);
+    thrift::Error::write_application_error_to_out_protocol(&error, output)
 }
 
 fn write_struct(output: &mut impl TOutputProtocol, fields: &[(i16, Value)]) -> thrift::Result<()> {
@@ -297,11 +305,11 @@ mod tests {
 
     #[test]
     fn answers_have_the_name_and_number_of_their_call() {
-        let bytes = reply("bm_reset_state", 9, &Answer::Value(None)).unwrap();
+        let bytes = reply("bm_reset_state", 9, Answer::Value(None)).unwrap();
         assert_eq!(bytes, [&[0x80, 1, 0, 2, 0, 0, 0, 14][..], b"bm_reset_state", &[0, 0, 0, 9, 0]].concat());
-        let declared = reply("m", 1, &Answer::Declared(2)).unwrap();
+        let declared = reply("m", 1, Answer::Declared(2)).unwrap();
         assert_eq!(declared[13..], [12, 0, 1, 8, 0, 1, 0, 0, 0, 2, 0, 0]);
-        let refused = reply("m", 1, &Answer::Application("no".into())).unwrap();
+        let refused = reply("m", 1, Answer::Refused("no".into())).unwrap();
         assert_eq!(refused[..4], [0x80, 1, 0, 3]);
     }
 

@@ -18,13 +18,13 @@ use apswitch_dataplane::control::{Dataplane, Digest, DigestConfig, DigestId, Pro
 use async_channel::{Receiver, Sender};
 use serde_json::Value as Json;
 
-/// What the ends of a connection greet with.
+/// Greetings of the two ends of a connection.
 const PUBLISHER: [u8; 8] = [0, b'S', b'P', 0, 0, 0x20, 0, 0];
 const SUBSCRIBER: [u8; 8] = [0, b'S', b'P', 0, 0, 0x21, 0, 0];
-/// Time that one has for it, and to the next try when the kernel has no more descriptors.
+/// Time for a greeting, and to the next try when the kernel has no more descriptors.
 const MAX_GREETING_TIME: Duration = Duration::from_secs(1);
 const MAX_SUBSCRIBERS: usize = 16;
-/// BMv2 tells a value again only when it was acknowledged.
+/// BMv2 sends a value again only when it was acknowledged.
 const ACK_TIMEOUT_NS: u64 = 365 * 24 * 3_600_000_000_000;
 
 /// The socket, which is removed at the end.
@@ -67,7 +67,7 @@ pub fn publish(
                     send(&subscribers, &message);
                 }
             }
-            // Full: nobody takes them, which is counted where they are made.
+            // A client of P4Runtime that is behind loses it.
             let _ = onward.try_send(digest);
         }
     })?;
@@ -93,6 +93,8 @@ fn accept(listener: &UnixListener, subscribers: &Subscribers) {
                     continue;
                 }
                 let mut subscribers = subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+                // Those that have gone, too: otherwise only the next message finds them.
+                subscribers.retain_mut(|old| !matches!(old.read(&mut [0]), Ok(0)));
                 if subscribers.len() < MAX_SUBSCRIBERS {
                     tracing::info!("a client subscribed to notifications");
                     subscribers.push(stream);
@@ -162,7 +164,7 @@ pub fn enable(dataplane: &Dataplane) {
 }
 
 /// The ids of the program's learn lists, by the places of the digests.
-fn lists(program: &Program) -> Vec<i32> {
+pub fn lists(program: &Program) -> Vec<i32> {
     let json: Json = serde_json::from_slice(&program.source).unwrap_or_default();
     let ids: Vec<i32> = json["learn_lists"]
         .as_array()
@@ -171,11 +173,6 @@ fn lists(program: &Program) -> Vec<i32> {
         .filter_map(|list| i32::try_from(list["id"].as_i64()?).ok())
         .collect();
     if ids.len() == program.digests.len() { ids } else { (1..).take(program.digests.len()).collect() }
-}
-
-/// The digest of a learn list.
-pub fn digest(program: &Program, list: i32) -> Option<DigestId> {
-    lists(program).iter().position(|id| *id == list).map(DigestId)
 }
 
 #[cfg(test)]
@@ -208,9 +205,10 @@ mod tests {
 
     #[test]
     fn lists_are_those_of_the_file() {
-        let program = program();
-        let list = lists(&program)[0];
-        assert_eq!(super::digest(&program, list), Some(DigestId(0)));
-        assert_eq!(super::digest(&program, -1), None);
+        let mut program = program();
+        assert_eq!(lists(&program), [1]);
+        // A program without its file has numbers from 1.
+        program.source = Default::default();
+        assert_eq!(lists(&program), [1]);
     }
 }

@@ -6,22 +6,21 @@ use std::sync::Arc;
 use apswitch_dataplane::control::{ActionCall, GroupMember, ProfileGroup, ProfileId, Program, Update};
 use thrift::protocol::TType;
 
-use crate::Server;
+use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, declared};
 use crate::keys::{self, handle, id};
 use crate::message::{Fields, Value};
 use crate::tables::code;
 
 const MEMBER: Codes = Codes {
-    exists: code::ERROR,
     not_found: code::INVALID_MBR_HANDLE,
     full: code::TABLE_FULL,
-    denied: code::ERROR,
-    other: code::ERROR,
+    in_use: code::MBR_STILL_USED,
+    ..Codes::all(code::ERROR)
 };
-const GROUP: Codes = Codes { not_found: code::INVALID_GRP_HANDLE, ..MEMBER };
+const GROUP: Codes = Codes { not_found: code::INVALID_GRP_HANDLE, in_use: code::GRP_STILL_USED, ..MEMBER };
 
-impl Server {
+impl Handler<'_> {
     pub fn profiles(&self, method: &str, call: &Call) -> Option<Answered> {
         Some(match method {
             "bm_mt_act_prof_add_member" => self.add_member(call),
@@ -45,11 +44,11 @@ impl Server {
 
     /// The profile that argument 2 names, and the program.
     fn profile(&self, call: &Call) -> Result<(Arc<Program>, ProfileId), Refusal> {
-        let name = call.text(2)?;
-        let program = self.dataplane.program();
-        let place = program.as_ref().and_then(|program| program.profiles.iter().position(|own| own.name == name));
-        let unknown = || declared(code::INVALID_ACTION_PROFILE_NAME, format!("there is no action profile {name:?}"));
-        program.zip(place.map(ProfileId)).ok_or_else(unknown)
+        let (name, program) = (call.text(2)?, self.program()?);
+        let place = program.profiles.iter().position(|own| own.name == name);
+        let unknown = || declared(code::INVALID_ACTION_PROFILE_NAME, format!("there is no action profile {name:.80?}"));
+        let profile = ProfileId(place.ok_or_else(unknown)?);
+        Ok((program, profile))
     }
 
     /// The profile, which has to have groups.
@@ -68,8 +67,6 @@ impl Server {
     }
 
     fn add_member(&self, call: &Call) -> Answered {
-        // Held so that two clients do not choose one id.
-        let _state = self.state();
         let (program, profile) = self.profile(call)?;
         let action = Self::profile_action(&program, profile, call, 3)?;
         let members = self.dataplane.profile_members(profile).map_err(|error| MEMBER.refusal(&error))?;
@@ -85,7 +82,6 @@ impl Server {
     }
 
     fn create_group(&self, call: &Call) -> Answered {
-        let _state = self.state();
         let profile = self.selector(call)?;
         let groups = self.dataplane.profile_groups(profile).map_err(|error| GROUP.refusal(&error))?;
         let group = free(groups.iter().map(|(id, _)| *id));
@@ -95,7 +91,6 @@ impl Server {
     }
 
     fn change_group(&self, call: &Call, is_added: bool) -> Answered {
-        let _state = self.state();
         let profile = self.selector(call)?;
         let (member, group) = (id(call.i32(3)?), id(call.i32(4)?));
         let refused = |error| GROUP.refusal(&error);

@@ -7,10 +7,9 @@ use apswitch_dataplane::control::{
     CounterValue, EntryAction, EntryKey, EntryView, Program, TableEntry, TableId, Update,
 };
 
-use crate::Server;
+use crate::Handler;
 use crate::arrays::{counter_value, rates, written_counter, written_rates};
 use crate::call::{Answered, Call, Codes, Refusal, declared};
-use crate::handles::State;
 use crate::keys;
 use crate::message::{Fields, Value};
 
@@ -25,9 +24,11 @@ pub mod code {
     pub const INVALID_ACTION_NAME: i32 = 8;
     pub const WRONG_TABLE_TYPE: i32 = 9;
     pub const INVALID_MBR_HANDLE: i32 = 10;
+    pub const MBR_STILL_USED: i32 = 11;
     pub const MBR_ALREADY_IN_GRP: i32 = 12;
     pub const MBR_NOT_IN_GRP: i32 = 13;
     pub const INVALID_GRP_HANDLE: i32 = 14;
+    pub const GRP_STILL_USED: i32 = 15;
     pub const DUPLICATE_ENTRY: i32 = 17;
     pub const BAD_MATCH_KEY: i32 = 18;
     pub const DEFAULT_ENTRY_IS_CONST: i32 = 21;
@@ -35,67 +36,65 @@ pub mod code {
     pub const NO_ACTION_PROFILE_SELECTION: i32 = 24;
     pub const IMMUTABLE_TABLE_ENTRIES: i32 = 25;
     pub const BAD_ACTION_DATA: i32 = 26;
+    pub const NO_TABLE_KEY: i32 = 27;
     pub const ERROR: i32 = 100;
 }
 
 /// Entries in one answer.
 const MAX_ENTRIES: usize = 1 << 16;
-/// Updates in one write.
-pub const BATCH: usize = 4096;
 
 const ENTRY: Codes = Codes {
     exists: code::DUPLICATE_ENTRY,
     not_found: code::INVALID_HANDLE,
     full: code::TABLE_FULL,
     denied: code::IMMUTABLE_TABLE_ENTRIES,
-    other: code::ERROR,
+    ..Codes::all(code::ERROR)
 };
 const DEFAULT: Codes = Codes { denied: code::DEFAULT_ENTRY_IS_CONST, ..ENTRY };
+const BY_KEY: Codes = Codes { not_found: code::BAD_MATCH_KEY, ..ENTRY };
 const MEMBER: Codes = Codes { not_found: code::INVALID_MBR_HANDLE, ..ENTRY };
 const GROUP: Codes = Codes { not_found: code::INVALID_GRP_HANDLE, ..ENTRY };
 
-impl Server {
-    /// Writes the update, or refuses it by these codes.
-    pub fn write(&self, update: Update, codes: Codes) -> Result<(), Refusal> {
-        self.write_all(vec![update], codes)
-    }
+/// Reads the action of an entry, whose arguments begin at a place.
+type Action = fn(&Program, TableId, &Call, i16) -> Result<EntryAction, Refusal>;
 
-    /// Writes updates, at most [`BATCH`], to the first that is refused.
-    pub fn write_all(&self, updates: Vec<Update>, codes: Codes) -> Result<(), Refusal> {
-        let results = self.dataplane.write_blocking(updates);
-        results.into_iter().collect::<Result<(), _>>().map_err(|error| codes.refusal(&error))
-    }
-
+impl Handler<'_> {
     /// The table that argument 2 names, and the program.
-    fn table(state: &State, call: &Call) -> Result<(Arc<Program>, TableId), Refusal> {
-        let name = call.text(2)?;
-        let invalid = |text| declared(code::INVALID_TABLE_NAME, text);
-        let program = state.program.clone().ok_or_else(|| invalid("no program is loaded".into()))?;
-        let table = program.table(name).ok_or_else(|| invalid(format!("there is no table {name:?}")))?;
+    fn table(&self, call: &Call) -> Result<(Arc<Program>, TableId), Refusal> {
+        let (name, program) = (call.text(2)?, self.program()?);
+        let unknown = || declared(code::INVALID_TABLE_NAME, format!("there is no table {name:.80?}"));
+        let table = program.table(name).ok_or_else(unknown)?;
         Ok((program, table))
     }
 
-    pub fn tables(&self, method: &str, call: &Call) -> Option<Answered> {
+    pub fn tables(&mut self, method: &str, call: &Call) -> Option<Answered> {
         Some(match method {
-            "bm_mt_get_num_entries" => self.number_of_entries(call),
+            "bm_mt_get_num_entries" => self.number_of_entries(call).map(|(_, number)| Some(Value::I64(number as i64))),
             "bm_mt_clear_entries" => self.clear_entries(call),
-            "bm_mt_add_entry" => self.add_entry(call, 6, Self::called),
-            "bm_mt_indirect_add_entry" => self.add_entry(call, 5, Self::member),
-            "bm_mt_indirect_ws_add_entry" => self.add_entry(call, 5, Self::group),
-            "bm_mt_modify_entry" => self.modify_entry(call, Self::called, None),
-            "bm_mt_indirect_modify_entry" => self.modify_entry(call, Self::member, None),
-            "bm_mt_indirect_ws_modify_entry" => self.modify_entry(call, Self::group, None),
+            "bm_mt_add_entry" => self.add_entry(call, 6, Self::to_action),
+            "bm_mt_indirect_add_entry" => self.add_entry(call, 5, Self::to_member),
+            "bm_mt_indirect_ws_add_entry" => self.add_entry(call, 5, Self::to_group),
+            "bm_mt_modify_entry" => self.modify_entry(call, Self::to_action, None),
+            "bm_mt_indirect_modify_entry" => self.modify_entry(call, Self::to_member, None),
+            "bm_mt_indirect_ws_modify_entry" => self.modify_entry(call, Self::to_group, None),
             "bm_mt_set_entry_ttl" | "bm_mt_indirect_set_entry_ttl" => call.i32(4).and_then(|ms| {
                 let timeout = u64::try_from(ms).map_err(|_| declared(code::ERROR, format!("a timeout of {ms} ms")))?;
-                self.modify_entry(call, Self::same, Some(timeout * 1_000_000))
+                self.modify_entry(call, Self::to_same, Some(timeout * 1_000_000))
             }),
             "bm_mt_delete_entry" | "bm_mt_indirect_delete_entry" => self.delete_entry(call),
-            "bm_mt_set_default_action" => self.set_default(call, true),
-            "bm_mt_reset_default_entry" | "bm_mt_indirect_reset_default_entry" => self.set_default(call, false),
+            "bm_mt_set_default_action" => self.set_default(call),
+            "bm_mt_reset_default_entry" | "bm_mt_indirect_reset_default_entry" => {
+                self.table(call).and_then(|(_, table)| self.reset_default(table)).map(|()| None)
+            }
+            "bm_mt_indirect_set_default_member" | "bm_mt_indirect_ws_set_default_group" => {
+                Err(declared(code::ERROR, "the default entry of a table with a profile is NoAction, constant"))
+            }
             "bm_mt_get_entries" => self.entries(call),
-            "bm_mt_get_entry" => self.entry(call, false),
-            "bm_mt_get_entry_from_key" => self.entry(call, true),
-            "bm_mt_get_default_entry" => self.default_entry(call),
+            "bm_mt_get_entry" => self.entry(call),
+            "bm_mt_get_entry_from_key" => self.entry_of_key(call),
+            "bm_mt_get_default_entry" => {
+                self.table(call).and_then(|(program, table)| self.default_action(&program, table)).map(Some)
+            }
             "bm_mt_read_counter" => self.read_entry_counter(call),
             "bm_mt_write_counter" => self.write_entry_counter(call),
             "bm_mt_reset_counters" => self.reset_entry_counters(call),
@@ -105,7 +104,7 @@ impl Server {
         })
     }
 
-    fn called(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
+    fn to_action(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
         if program.tables[table.0].profile.is_some() {
             return Err(declared(code::WRONG_TABLE_TYPE, "the table's entries name members or groups of a profile"));
         }
@@ -113,12 +112,12 @@ impl Server {
         keys::action(call, program, find, at, at + 1).map(EntryAction::Call)
     }
 
-    fn member(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
+    fn to_member(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
         Self::indirect(program, table)?;
         Ok(EntryAction::Member(keys::id(call.i32(at)?)))
     }
 
-    fn group(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
+    fn to_group(program: &Program, table: TableId, call: &Call, at: i16) -> Result<EntryAction, Refusal> {
         Self::indirect(program, table)?;
         Ok(EntryAction::Group(keys::id(call.i32(at)?)))
     }
@@ -128,16 +127,15 @@ impl Server {
         program.tables[table.0].profile.map(drop).ok_or_else(wrong)
     }
 
-    fn same(program: &Program, table: TableId, _: &Call, _: i16) -> Result<EntryAction, Refusal> {
+    fn to_same(program: &Program, table: TableId, _: &Call, _: i16) -> Result<EntryAction, Refusal> {
         match program.tables[table.0].support_timeout {
             true => Ok(EntryAction::Same),
             false => Err(declared(code::AGEING_DISABLED, "the program gives the table no support of timeouts")),
         }
     }
 
-    fn add_entry(&self, call: &Call, options: i16, action: Action) -> Answered {
-        let mut state = self.state();
-        let (program, table) = Self::table(&state, call)?;
+    fn add_entry(&mut self, call: &Call, options: i16, action: Action) -> Answered {
+        let (program, table) = self.table(call)?;
         let key = keys::key(call, &program, table, 3, options)?;
         let action = action(&program, table, call, 4)?;
         let codes = codes(&action);
@@ -151,154 +149,167 @@ impl Server {
             cookie: Vec::new(),
         };
         self.write(Update::InsertEntry(entry), codes)?;
-        let handle = state.written(&self.dataplane, table, &key, program.tables[table.0].max_size);
-        Ok(Some(Value::I32(handle)))
+        if self.state.entries(table).len() > program.tables[table.0].max_size {
+            self.views(table)?;
+        }
+        Ok(Some(Value::I32(self.state.entries(table).handle(&key))))
+    }
+
+    /// Entries of a table with their handles, in the order of these; handles of other entries are forgotten.
+    fn views(&mut self, table: TableId) -> Result<Vec<(i32, EntryView)>, Refusal> {
+        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        let entries = self.state.entries(table);
+        let mut views: Vec<_> = snapshot.map(|view| (entries.handle(&view.entry.key), view)).collect();
+        entries.keep(&views.iter().map(|(handle, _)| *handle).collect());
+        views.sort_by_key(|(handle, _)| *handle);
+        Ok(views)
     }
 
     /// The entry of the handle in argument 3.
-    fn found(&self, state: &mut State, call: &Call) -> Result<(Arc<Program>, TableId, i32, EntryView), Refusal> {
-        let (program, table) = Self::table(state, call)?;
+    fn found(&mut self, call: &Call) -> Result<(Arc<Program>, TableId, i32, EntryView), Refusal> {
+        let (program, table) = self.table(call)?;
         let handle = call.i32(3)?;
         let unknown =
-            || declared(code::INVALID_HANDLE, format!("table {} has no entry {handle}", call.text(2).unwrap_or("")));
-        let key = state.entries(table).key(handle).cloned().ok_or_else(unknown)?;
+            || declared(code::INVALID_HANDLE, format!("table {} has no entry {handle}", program.tables[table.0].name));
+        let key = self.state.entries(table).key(handle).cloned().ok_or_else(unknown)?;
         let view = self.dataplane.entry(table, &key).map_err(|_| unknown())?;
         Ok((program, table, handle, view))
     }
 
-    fn modify_entry(&self, call: &Call, action: Action, timeout: Option<u64>) -> Answered {
-        let mut state = self.state();
-        let (program, table, _, view) = self.found(&mut state, call)?;
+    fn modify_entry(&mut self, call: &Call, action: Action, timeout: Option<u64>) -> Answered {
+        let (program, table) = self.table(call)?;
         let action = action(&program, table, call, 4)?;
+        let (_, _, _, view) = self.found(call)?;
         let codes = codes(&action);
         let idle_timeout_ns = timeout.unwrap_or(view.entry.idle_timeout_ns);
         let entry = TableEntry { action, idle_timeout_ns, counter: None, ..view.entry };
         self.write(Update::ModifyEntry(entry), codes).map(|()| None)
     }
 
-    fn delete_entry(&self, call: &Call) -> Answered {
-        let mut state = self.state();
-        let (_, table, handle, view) = self.found(&mut state, call)?;
+    fn delete_entry(&mut self, call: &Call) -> Answered {
+        let (_, table, handle, view) = self.found(call)?;
         self.write(Update::DeleteEntry { table, key: view.entry.key }, ENTRY)?;
-        state.entries(table).remove(handle);
+        self.state.entries(table).remove(handle);
         Ok(None)
     }
 
-    fn clear_entries(&self, call: &Call) -> Answered {
-        let mut state = self.state();
-        let (_, table) = Self::table(&state, call)?;
-        let views = self.dataplane.entries(table).map_err(|error| ENTRY.refusal(&error))?;
-        for views in views.chunks(BATCH) {
-            let delete = |view: &EntryView| Update::DeleteEntry { table, key: view.entry.key.clone() };
-            self.write_all(views.iter().map(delete).collect(), ENTRY)?;
-        }
-        *state.entries(table) = Default::default();
+    fn clear_entries(&mut self, call: &Call) -> Answered {
+        let (_, table) = self.table(call)?;
+        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        self.write_each(snapshot.map(|view| Update::DeleteEntry { table, key: view.entry.key }), ENTRY)?;
+        self.state.entries(table).keep(&Default::default());
         if call.bool(3)? {
-            self.write(Update::SetDefault { table, action: None }, DEFAULT)?;
+            self.reset_default(table)?;
         }
         Ok(None)
     }
 
-    fn set_default(&self, call: &Call, is_given: bool) -> Answered {
-        let state = self.state();
-        let (program, table) = Self::table(&state, call)?;
+    fn set_default(&mut self, call: &Call) -> Answered {
+        let (program, table) = self.table(call)?;
         let find = |name: &str| program.table_action(table, name);
-        let action = if is_given { Some(keys::action(call, &program, find, 3, 4)?) } else { None };
+        let action = Some(keys::action(call, &program, find, 3, 4)?);
         self.write(Update::SetDefault { table, action }, DEFAULT).map(|()| None)
     }
 
-    fn number_of_entries(&self, call: &Call) -> Answered {
-        let (_, table) = Self::table(&self.state(), call)?;
-        let (entries, _) = self.dataplane.snapshot_size(table).map_err(|error| ENTRY.refusal(&error))?;
-        Ok(Some(Value::I64(entries as i64)))
+    /// A constant one has not changed.
+    fn reset_default(&self, table: TableId) -> Result<(), Refusal> {
+        match self.write(Update::SetDefault { table, action: None }, DEFAULT) {
+            Err(Refusal { code: Some(code::DEFAULT_ENTRY_IS_CONST), .. }) => Ok(()),
+            other => other,
+        }
     }
 
-    fn entries(&self, call: &Call) -> Answered {
-        let mut state = self.state();
-        let (program, table) = Self::table(&state, call)?;
+    fn number_of_entries(&self, call: &Call) -> Result<(TableId, usize), Refusal> {
+        let (_, table) = self.table(call)?;
         let (number, _) = self.dataplane.snapshot_size(table).map_err(|error| ENTRY.refusal(&error))?;
+        Ok((table, number))
+    }
+
+    fn entries(&mut self, call: &Call) -> Answered {
+        let (table, number) = self.number_of_entries(call)?;
         if number > MAX_ENTRIES {
             let text = format!("{number} entries: {MAX_ENTRIES} go into an answer; read them over P4Runtime, in parts");
             return Err(declared(code::ERROR, text));
         }
-        let views = self.dataplane.entries(table).map_err(|error| ENTRY.refusal(&error))?;
-        let with_handle = |view: EntryView| (state.entries(table).handle(&view.entry.key), view);
-        let mut views: Vec<_> = views.into_iter().map(with_handle).collect();
-        views.sort_by_key(|(handle, _)| *handle);
+        let (program, views) = (self.program()?, self.views(table)?);
         Ok(Some(Value::structs(views.iter().map(|(handle, view)| written(&program, *handle, view)))))
     }
 
-    fn entry(&self, call: &Call, by_key: bool) -> Answered {
-        let mut state = self.state();
-        let (program, handle, view) = if by_key {
-            let (program, table) = Self::table(&state, call)?;
-            let key = keys::key(call, &program, table, 3, 4)?;
-            let view = self.dataplane.entry(table, &key).map_err(|error| ENTRY.refusal(&error))?;
-            (program, state.entries(table).handle(&key), view)
-        } else {
-            let (program, _, handle, view) = self.found(&mut state, call)?;
-            (program, handle, view)
-        };
+    fn entry(&mut self, call: &Call) -> Answered {
+        let (program, _, handle, view) = self.found(call)?;
         Ok(Some(Value::Struct(written(&program, handle, &view))))
     }
 
-    fn default_entry(&self, call: &Call) -> Answered {
-        let (program, table) = Self::table(&self.state(), call)?;
-        let action = self.dataplane.default_action(table).map_err(|error| ENTRY.refusal(&error))?;
-        Ok(Some(keys::written_entry_action(&program, action.map(EntryAction::Call).as_ref())))
+    /// An empty key means the default entry.
+    fn entry_of_key(&mut self, call: &Call) -> Answered {
+        let (program, table) = self.table(call)?;
+        if call.list(3)?.is_empty() {
+            let none = Value::Struct(vec![(1, Value::I32(-1))]);
+            let action = self.default_action(&program, table)?;
+            return Ok(Some(Value::Struct(vec![(1, Value::structs([])), (2, none), (3, Value::I32(-1)), (4, action)])));
+        }
+        let key = keys::key(call, &program, table, 3, 4)?;
+        let view = self.dataplane.entry(table, &key).map_err(|error| BY_KEY.refusal(&error))?;
+        let handle = self.state.entries(table).handle(&key);
+        Ok(Some(Value::Struct(written(&program, handle, &view))))
     }
 
-    fn read_entry_counter(&self, call: &Call) -> Answered {
+    /// The default entry; a table with a profile has none by a member or group.
+    fn default_action(&self, program: &Program, table: TableId) -> Result<Value, Refusal> {
+        let action = self.dataplane.default_action(table).map_err(|error| ENTRY.refusal(&error))?;
+        let action = action.filter(|_| program.tables[table.0].profile.is_none());
+        Ok(keys::written_entry_action(program, action.map(EntryAction::Call).as_ref()))
+    }
+
+    /// The entry of a handle in a table that counts.
+    fn counted(&mut self, call: &Call) -> Result<(TableId, EntryKey), Refusal> {
+        let (program, table) = self.table(call)?;
+        counts(&program, table)?;
+        let (_, _, _, view) = self.found(call)?;
+        Ok((table, view.entry.key))
+    }
+
+    fn read_entry_counter(&mut self, call: &Call) -> Answered {
         let (table, key) = self.counted(call)?;
         let value = self.dataplane.direct_counter(table, Some(&key)).map_err(|error| ENTRY.refusal(&error))?;
         Ok(Some(written_counter(value)))
     }
 
-    fn write_entry_counter(&self, call: &Call) -> Answered {
+    fn write_entry_counter(&mut self, call: &Call) -> Answered {
         let (table, key) = self.counted(call)?;
         let value = counter_value(call.fields(4)?);
         self.write(Update::SetDirectCounter { table, key: Some(key), value }, ENTRY).map(|()| None)
     }
 
-    /// The entry of a handle in a table that counts.
-    fn counted(&self, call: &Call) -> Result<(TableId, EntryKey), Refusal> {
-        let (program, table, _, view) = self.found(&mut self.state(), call)?;
+    fn reset_entry_counters(&mut self, call: &Call) -> Answered {
+        let (program, table) = self.table(call)?;
         counts(&program, table)?;
-        Ok((table, view.entry.key))
+        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        let keys = snapshot.map(|view| Some(view.entry.key)).chain([None]);
+        let value = CounterValue::default();
+        self.write_each(keys.map(|key| Update::SetDirectCounter { table, key, value }), ENTRY).map(|()| None)
     }
 
-    fn reset_entry_counters(&self, call: &Call) -> Answered {
-        let (program, table) = Self::table(&self.state(), call)?;
-        counts(&program, table)?;
-        let views = self.dataplane.entries(table).map_err(|error| ENTRY.refusal(&error))?;
-        let keys: Vec<_> = views.into_iter().map(|view| Some(view.entry.key)).chain([None]).collect();
-        for keys in keys.chunks(BATCH) {
-            let reset = |key: &Option<EntryKey>| Update::SetDirectCounter {
-                table,
-                key: key.clone(),
-                value: CounterValue::default(),
-            };
-            self.write_all(keys.iter().map(reset).collect(), ENTRY)?;
-        }
-        Ok(None)
+    /// The entry of a handle in a table with meters.
+    fn metered(&mut self, call: &Call) -> Result<(TableId, EntryView), Refusal> {
+        let (program, table) = self.table(call)?;
+        let disabled = || declared(code::METERS_DISABLED, "the table has no direct meter");
+        program.tables[table.0].meter.ok_or_else(disabled)?;
+        let (_, _, _, view) = self.found(call)?;
+        Ok((table, view))
     }
 
-    fn set_entry_rates(&self, call: &Call) -> Answered {
-        let (program, table, _, view) = self.found(&mut self.state(), call)?;
-        meters(&program, table)?;
+    fn set_entry_rates(&mut self, call: &Call) -> Answered {
+        let (table, view) = self.metered(call)?;
         let config = Some(rates(call.list(4)?).map_err(|(_, text)| declared(code::ERROR, text))?);
         self.write(Update::SetDirectMeter { table, key: Some(view.entry.key), config }, ENTRY).map(|()| None)
     }
 
-    fn entry_rates(&self, call: &Call) -> Answered {
-        let (program, table, _, view) = self.found(&mut self.state(), call)?;
-        meters(&program, table)?;
+    fn entry_rates(&mut self, call: &Call) -> Answered {
+        let (_, view) = self.metered(call)?;
         Ok(Some(written_rates(view.entry.meter)))
     }
 }
-
-/// Reads the action of an entry, whose arguments begin at a place.
-type Action = fn(&Program, TableId, &Call, i16) -> Result<EntryAction, Refusal>;
 
 /// Codes of a write of an entry with this action: what is not found may be the member or the group.
 fn codes(action: &EntryAction) -> Codes {
@@ -316,11 +327,6 @@ fn counts(program: &Program, table: TableId) -> Result<(), Refusal> {
     }
 }
 
-fn meters(program: &Program, table: TableId) -> Result<(), Refusal> {
-    let disabled = || declared(code::METERS_DISABLED, "the table has no direct meter");
-    program.tables[table.0].meter.map(drop).ok_or_else(disabled)
-}
-
 /// Returns an entry as `BmMtEntry`.
 fn written(program: &Program, handle: i32, view: &EntryView) -> Fields {
     let entry = &view.entry;
@@ -331,7 +337,7 @@ fn written(program: &Program, handle: i32, view: &EntryView) -> Fields {
         (3, Value::I32(handle)),
         (4, keys::written_entry_action(program, Some(&entry.action))),
     ];
-    if program.tables[entry.table.0].support_timeout {
+    if entry.idle_timeout_ns > 0 {
         let ms = |ns: u64| Value::I32(i32::try_from(ns / 1_000_000).unwrap_or(i32::MAX));
         fields.push((5, Value::Struct(vec![(1, ms(entry.idle_timeout_ns)), (2, ms(view.idle_ns))])));
     }

@@ -3,14 +3,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apswitch_dataplane::control::{PortConfig, PortNumber, Update};
+use apswitch_dataplane::control::{CloneSession, DigestId, PortConfig, PortNumber, Replica, Update};
 use md5::{Digest, Md5};
 
-use crate::Server;
+use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, application, declared, i32_field};
 use crate::handles::Mirror;
 use crate::message::Value;
-use crate::notifications;
 
 /// `SwapOperationErrorCode`, `DevMgrErrorCode`, `MirroringOperationErrorCode`.
 const CONFIG_SWAP_DISABLED: i32 = 1;
@@ -18,16 +17,14 @@ const PORT_ERROR: i32 = 1;
 const SESSION_NOT_FOUND: i32 = 1;
 /// Packets of a queue, as gNMI bounds them.
 const MAX_DEPTH: u32 = 1 << 20;
-const SESSION: Codes = Codes {
-    exists: SESSION_NOT_FOUND,
-    not_found: SESSION_NOT_FOUND,
-    full: SESSION_NOT_FOUND,
-    denied: SESSION_NOT_FOUND,
-    other: SESSION_NOT_FOUND,
-};
+const SESSION: Codes = Codes::all(SESSION_NOT_FOUND);
+/// `LearnOperationErrorCode`, `CrcErrorCode` and `ToeplitzHashErrorCode`.
+const INVALID_LIST: i32 = 1;
+const LEARNING: Codes = Codes::all(3);
+const INVALID_CONFIG: i32 = 3;
 
-impl Server {
-    pub fn management(&self, method: &str, call: &Call) -> Option<Answered> {
+impl Handler<'_> {
+    pub fn management(&mut self, method: &str, call: &Call) -> Option<Answered> {
         Some(match method {
             "bm_mgmt_get_info" => Ok(Some(self.info())),
             "bm_get_config" => Ok(Some(Value::Bytes(self.source()))),
@@ -38,19 +35,19 @@ impl Server {
             }
             "bm_dev_mgr_show_ports" => Ok(Some(self.ports())),
             "bm_dev_mgr_add_port" => self.add_port(call),
-            "bm_dev_mgr_remove_port" => port(call, 1).and_then(|number| {
-                let removed = self.dataplane.remove_port_blocking(number);
-                removed.map(|()| None).map_err(|error| declared(PORT_ERROR, error.to_string()))
-            }),
+            "bm_dev_mgr_remove_port" => self.remove_port(call),
             "bm_learning_ack" => self.acknowledge(call, true),
             "bm_learning_ack_buffer" => self.acknowledge(call, false),
+            "bm_set_crc16_custom_parameters" | "bm_set_crc32_custom_parameters" | "bm_set_toeplitz_hash_key" => {
+                Err(declared(INVALID_CONFIG, "hash algorithms are v1model's own"))
+            }
             // A message has one sample, sent at once.
             "bm_learning_set_timeout" | "bm_learning_set_buffer_size" => Ok(None),
             _ => return None,
         })
     }
 
-    pub fn target(&self, method: &str, call: &Call) -> Option<Answered> {
+    pub fn target(&mut self, method: &str, call: &Call) -> Option<Answered> {
         Some(match method {
             "mirroring_session_add" => self.add_session(call),
             "mirroring_session_delete" => self.delete_session(call),
@@ -80,16 +77,27 @@ impl Server {
 
     /// The program's JSON.
     fn source(&self) -> Vec<u8> {
-        self.dataplane.program().map(|program| program.source.to_vec()).unwrap_or_default()
+        let source = self.state.program.as_ref().map(|program| program.source.to_vec());
+        // Clients read it as JSON in any case.
+        source.filter(|source| !source.is_empty()).unwrap_or_else(|| b"{}".to_vec())
     }
 
-    /// Starts the program anew: no entries, groups and sessions, and all counts and registers 0.
-    fn reset(&self) -> Answered {
-        if let Some(program) = self.dataplane.program() {
-            let committed = self.dataplane.commit_blocking((*program).clone());
-            committed.or_else(|error| application(error.to_string()))?;
-            drop(self.state());
-        }
+    /// Starts the program anew: no entries and groups, and all counts and registers 0. Sessions stay, as in BMv2.
+    fn reset(&mut self) -> Answered {
+        let Some(program) = self.state.program.clone() else { return Ok(None) };
+        let (sessions, mirrors) = (self.dataplane.clone_sessions(None), std::mem::take(&mut self.state.mirrors));
+        self.dataplane.commit_blocking((*program).clone()).or_else(|error| application(error.to_string()))?;
+        let sessions = sessions.into_iter().map(|(session, (mut config, _))| {
+            if let Some(Mirror { port, group: Some(_) }) = mirrors.get(&session) {
+                config.replicas = port.map(|port| Replica { port, rid: 0 }).into_iter().collect();
+            }
+            Update::InsertCloneSession { session, config }
+        });
+        let (dataplane, program) = self.dataplane.bound().or_else(|error| application(error.to_string()))?;
+        self.dataplane = dataplane;
+        self.begin(Some(program));
+        self.write_each(sessions, SESSION)?;
+        self.state.mirrors = mirrors;
         Ok(None)
     }
 
@@ -106,11 +114,17 @@ impl Server {
 
     fn add_port(&self, call: &Call) -> Answered {
         if !call.text(3)?.is_empty() {
-            return application("a port's packets are written to files with --pcap, for all ports");
+            return Err(declared(PORT_ERROR, "packets are written to files with --pcap, for all ports"));
         }
-        let config = PortConfig { number: port(call, 2)?, interface: call.text(1)?.into(), link: None };
+        let config =
+            PortConfig { number: port(call, 2).map_err(port_error)?, interface: call.text(1)?.into(), link: None };
         let added = self.dataplane.add_port_blocking(config);
         added.map(|()| None).map_err(|error| declared(PORT_ERROR, error.to_string()))
+    }
+
+    fn remove_port(&self, call: &Call) -> Answered {
+        let removed = self.dataplane.remove_port_blocking(port(call, 1).map_err(port_error)?);
+        removed.map(|()| None).map_err(|error| declared(PORT_ERROR, error.to_string()))
     }
 
     /// Acknowledges a message of a digest, which has one sample, number 0.
@@ -119,47 +133,41 @@ impl Server {
         if has_samples && !call.list(4)?.contains(&Value::I32(0)) {
             return Ok(None);
         }
-        let program = self.dataplane.program();
-        let digest = program.and_then(|program| notifications::digest(&program, list));
-        let digest = digest.ok_or_else(|| declared(1, format!("there is no list {list}")))?;
-        let sequences = vec![buffer as u64];
-        self.write(Update::AckDigest { digest, sequences }, SESSION).map(|()| None)
+        let digest = self.state.lists.iter().position(|own| *own == list).map(DigestId);
+        let digest = digest.ok_or_else(|| declared(INVALID_LIST, format!("there is no list {list}")))?;
+        self.write(Update::AckDigest { digest, sequences: vec![buffer as u64] }, LEARNING).map(|()| None)
     }
 
-    fn add_session(&self, call: &Call) -> Answered {
-        let mut state = self.state();
-        let (id, config) = (session(call)?, call.fields(2)?);
+    fn add_session(&mut self, call: &Call) -> Answered {
+        let (session, config) = (session(call)?, call.fields(2)?);
         let mirror = Mirror {
             port: i32_field(config, 1).map(number).transpose()?,
             group: i32_field(config, 2).map(|group| group as u32),
         };
-        let is_there = self.dataplane.clone_sessions(Some(id)).contains_key(&id);
-        let config = self.session(&state, mirror);
-        let update = match is_there {
-            true => Update::ModifyCloneSession { session: id, config },
-            false => Update::InsertCloneSession { session: id, config },
+        let config = CloneSession { replicas: self.state.mirrored(mirror), ..CloneSession::default() };
+        let update = match self.dataplane.clone_sessions(Some(session)).contains_key(&session) {
+            true => Update::ModifyCloneSession { session, config },
+            false => Update::InsertCloneSession { session, config },
         };
         self.write(update, SESSION)?;
-        state.mirrors.insert(id as i32, mirror);
+        self.state.mirrors.insert(session, mirror);
         Ok(None)
     }
 
-    fn delete_session(&self, call: &Call) -> Answered {
-        let mut state = self.state();
-        let id = session(call)?;
-        self.write(Update::DeleteCloneSession { session: id }, SESSION)?;
-        state.mirrors.remove(&(id as i32));
+    fn delete_session(&mut self, call: &Call) -> Answered {
+        let session = session(call)?;
+        self.write(Update::DeleteCloneSession { session }, SESSION)?;
+        self.state.mirrors.remove(&session);
         Ok(None)
     }
 
     fn find_session(&self, call: &Call) -> Answered {
-        let id = session(call)?;
-        let sessions = self.dataplane.clone_sessions(Some(id));
-        let unknown = || declared(SESSION_NOT_FOUND, format!("there is no mirroring session {id}"));
-        let (config, _) = sessions.get(&id).ok_or_else(unknown)?;
-        let mirror = self.state().mirrors.get(&(id as i32)).copied();
-        let mirror =
-            mirror.unwrap_or(Mirror { port: config.replicas.first().map(|replica| replica.port), group: None });
+        let session = session(call)?;
+        let sessions = self.dataplane.clone_sessions(Some(session));
+        let unknown = || declared(SESSION_NOT_FOUND, format!("there is no mirroring session {session}"));
+        let (config, _) = sessions.get(&session).ok_or_else(unknown)?;
+        let first = || Mirror { port: config.replicas.first().map(|replica| replica.port), group: None };
+        let mirror = self.state.mirrors.get(&session).copied().unwrap_or_else(first);
         let port = mirror.port.map(|port| (1, Value::I32(port.into())));
         let group = mirror.group.map(|group| (2, Value::I32(group as i32)));
         Ok(Some(Value::Struct(port.into_iter().chain(group).collect())))
@@ -201,4 +209,9 @@ fn port(call: &Call, argument: i16) -> Result<PortNumber, Refusal> {
 fn session(call: &Call) -> Result<u32, Refusal> {
     let given = call.i32(1)?;
     u32::try_from(given).map_err(|_| declared(SESSION_NOT_FOUND, format!("mirroring session {given}")))
+}
+
+/// The code of a port that cannot be.
+fn port_error(refusal: Refusal) -> Refusal {
+    declared(PORT_ERROR, refusal.text)
 }

@@ -19,6 +19,8 @@ use thrift::protocol::TType;
 /// Time within which everything arrives that arrives at all, and in which what was sent is likely to.
 const SOON: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
+/// Kind of a `TApplicationException`.
+const UNKNOWN_METHOD: i32 = 1;
 const DUPLICATE_ENTRY: i32 = 17;
 const INVALID_HANDLE: i32 = 2;
 
@@ -95,7 +97,10 @@ impl Switch {
                 [(1, Wire::I32(code))] => Answer::Declared(*code),
                 other => panic!("{method}: {other:?}"),
             },
-            [(1, Wire::Bytes(text)), ..] => Answer::Application(String::from_utf8(text.clone()).unwrap()),
+            [(1, Wire::Bytes(text)), (2, Wire::I32(kind))] => {
+                let text = String::from_utf8(text.clone()).unwrap();
+                if *kind == UNKNOWN_METHOD { Answer::Unknown(text) } else { Answer::Refused(text) }
+            }
             other => panic!("{method}: {other:?}"),
         }
     }
@@ -210,7 +215,7 @@ fn entries_are_added_found_changed_and_deleted() {
     // The bits behind the prefix are gone, as in BMv2.
     let entry = switch.value("bm_mt_get_entry", vec![text(ROUTES), number(0)]);
     assert_eq!(*field(&entry, 1), Wire::structs([lpm(&[10, 1, 0, 0], 16)]));
-    assert_eq!(*field(&entry, 3), number(0));
+    assert_eq!((field(&entry, 2), field(&entry, 3)), (&priority(-1), &number(0)));
     assert_eq!(*field(field(&entry, 4), 2), text("TheIngress.answer"));
     let by_key = vec![text(ROUTES), Wire::structs([lpm(&[10, 2, 0, 0], 16)]), none()];
     assert_eq!(*field(&switch.value("bm_mt_get_entry_from_key", by_key), 3), number(1));
@@ -263,17 +268,24 @@ fn bad_calls_are_refused_by_code() {
     assert_eq!(switch.refused("bm_counter_read", vec![text("TheIngress.hits"), number(-1)]), 2);
     assert_eq!(switch.refused("bm_register_read", vec![text("none"), number(0)]), 1);
     assert_eq!(switch.refused("bm_swap_configs", vec![]), 1);
+    assert_eq!(switch.refused("bm_mt_add_entry", add("tbl_features128", Wire::structs([]), "features128", &[])), 27);
+    let unknown = vec![text(ROUTES), Wire::structs([lpm(&[1, 2, 3, 4], 8)]), none()];
+    assert_eq!(switch.refused("bm_mt_get_entry_from_key", unknown), 18);
+    assert_eq!(switch.refused("bm_mt_indirect_set_default_member", vec![]), 100);
+    assert_eq!(switch.refused("bm_set_crc16_custom_parameters", vec![]), 3);
+    assert_eq!(switch.refused("bm_mc_set_lag_membership", vec![]), 5);
+    let unknown = switch.ask("bm_serialize_state", vec![]);
+    assert_eq!(unknown, Answer::Unknown("there is no method \"standard:bm_serialize_state\" here".into()));
     // What is not declared is said as text, and the connection stays.
     for (method, arguments, said) in [
         ("bm_mt_add_entry", vec![text(ROUTES)], "argument 3 is missing"),
         ("bm_mt_get_num_entries", vec![number(3)], "argument 2 is not a string"),
         ("bm_mt_get_num_entries", vec![binary(&[0xff])], "not UTF-8"),
-        ("bm_serialize_state", vec![], "there is no method \"standard:bm_serialize_state\""),
         ("set_all_egress_queue_rates", vec![], "bit/s"),
         ("set_all_egress_queue_depths", vec![], "has no queue"),
     ] {
         match switch.about(method, arguments) {
-            Answer::Application(text) => assert!(text.contains(said), "{method}: {text}"),
+            Answer::Refused(text) | Answer::Unknown(text) => assert!(text.contains(said), "{method}: {text}"),
             other => panic!("{method}: {other:?}"),
         }
     }
@@ -306,6 +318,8 @@ fn default_entries_are_set_and_reset() {
     switch.done("bm_mt_set_default_action", vec![text(ROUTES), text("NoAction"), data(&[])]);
     let now = switch.value("bm_mt_get_default_entry", vec![text(ROUTES)]);
     assert_eq!((field(&now, 1), field(&now, 2)), (&number(1), &text("NoAction")));
+    let by_key = switch.value("bm_mt_get_entry_from_key", vec![text(ROUTES), Wire::structs([]), none()]);
+    assert_eq!(*field(&by_key, 4), now);
     switch.done("bm_mt_reset_default_entry", vec![text(ROUTES)]);
     assert_eq!(switch.value("bm_mt_get_default_entry", vec![text(ROUTES)]), before);
 }
@@ -399,6 +413,11 @@ fn members_and_groups_have_handles_from_zero() {
 
     switch.done("bm_mt_act_prof_remove_member_from_group", on(&[1, 0]));
     assert_eq!(switch.refused("bm_mt_act_prof_remove_member_from_group", on(&[1, 0])), 13);
+    assert_eq!(switch.refused("bm_mt_act_prof_delete_group", on(&[0])), 15);
+    assert_eq!(switch.refused("bm_mt_act_prof_delete_member", vec![text(plain), number(0)]), 11);
+    switch.done("bm_mt_indirect_reset_default_entry", vec![text("TheIngress.chosen")]);
+    let default = switch.value("bm_mt_get_default_entry", vec![text("TheIngress.chosen")]);
+    assert_eq!(default, Wire::Struct(vec![(1, number(0))]));
     let answer = text("TheIngress.answer");
     switch.done("bm_mt_act_prof_modify_member", vec![text(selector), number(1), answer, data(&params)]);
     switch.done("bm_mt_act_prof_delete_member", on(&[1]));
@@ -437,7 +456,21 @@ fn groups_are_made_of_nodes() {
     assert_eq!(json["mgrps"][0]["id"], 5);
     assert_eq!(json["l2_handles"][0]["ports"][0], 1);
     switch.done("bm_mc_mgrp_destroy", vec![number(5)]);
-    assert_eq!(switch.refused("bm_mc_mgrp_destroy", vec![number(5)]), 3);
+    // As in BMv2, what is there is not made again, and what is gone is gone.
+    switch.done("bm_mc_mgrp_destroy", vec![number(5)]);
+    assert_eq!([(); 2].map(|()| switch.value("bm_mc_mgrp_create", vec![number(5)])), [5, 5].map(number));
+    assert_eq!(switch.refused("bm_mc_mgrp_create", vec![number(0)]), 2);
+    assert_eq!(node(3, "1000"), number(1));
+    switch.done("bm_mc_node_associate", vec![number(5), number(1)]);
+    assert_eq!(replicas(), [replica(3, 3)]);
+
+    // Another client deletes it.
+    switch.dataplane.write_blocking(vec![Update::DeleteMulticastGroup { group: 5 }]).remove(0).unwrap();
+    switch.done("bm_mc_node_update", vec![number(1), text("10"), text("")]);
+    assert_eq!(switch.refused("bm_mc_node_associate", vec![number(5), number(1)]), 3);
+    assert_eq!(switch.value("bm_mc_mgrp_create", vec![number(5)]), number(5));
+    switch.done("bm_mc_node_associate", vec![number(5), number(1)]);
+    assert_eq!(replicas(), [replica(1, 3)]);
 
     let port = |port| Wire::Struct(vec![(1, number(port))]);
     assert_eq!(switch.ask("mirroring_session_add", vec![(1, number(7)), (2, port(2))]), done);
@@ -468,7 +501,10 @@ fn value_sets_take_and_lose_members() {
 fn the_switch_tells_of_itself_and_starts_anew() {
     let switch = Switch::start("features");
     let Answer::Value(Some(info)) = switch.ask("bm_mgmt_get_info", vec![]) else { panic!() };
-    assert_eq!((field(&info, 1), field(&info, 3)), (&Wire::I64(7), &text(&format!("ipc://{}", switch.notifications.display()))));
+    assert_eq!(
+        (field(&info, 1), field(&info, 3)),
+        (&Wire::I64(7), &text(&format!("ipc://{}", switch.notifications.display())))
+    );
     let Answer::Value(Some(Wire::Bytes(json))) = switch.ask("bm_get_config", vec![]) else { panic!() };
     assert_eq!(json, switch.program().source);
     let Answer::Value(Some(Wire::List(_, ports))) = switch.ask("bm_dev_mgr_show_ports", vec![]) else { panic!() };
@@ -478,7 +514,11 @@ fn the_switch_tells_of_itself_and_starts_anew() {
 
     switch.done("bm_register_write", vec![text("TheIngress.cells"), number(1), Wire::I64(5)]);
     switch.value("bm_mc_mgrp_create", vec![number(5)]);
+    let port = Wire::Struct(vec![(1, number(2))]);
+    assert_eq!(switch.ask("mirroring_session_add", vec![(1, number(9)), (2, port.clone())]), Answer::Value(None));
     assert_eq!(switch.ask("bm_reset_state", vec![]), Answer::Value(None));
+    // Sessions are none of the program's.
+    assert_eq!(switch.ask("mirroring_session_get", vec![(1, number(9))]), Answer::Value(Some(port)));
     assert_eq!(switch.value("bm_register_read", vec![text("TheIngress.cells"), number(1)]), Wire::I64(0));
     assert!(switch.dataplane.multicast_groups(None).is_empty());
     assert_eq!(switch.value("bm_mc_mgrp_create", vec![number(5)]), number(5));
@@ -565,4 +605,35 @@ fn digests_are_published_until_they_are_acknowledged() {
     assert_eq!(switch.ask("bm_reset_state", vec![]), Answer::Value(None));
     send(1);
     assert_eq!(message(&mut subscriber)[32], 1);
+}
+
+#[test]
+fn handles_of_another_program_are_gone() {
+    let switch = Switch::start("features");
+    switch.value(
+        "bm_mt_add_entry",
+        vec![text(ROUTES), Wire::structs([lpm(&[1, 0, 0, 0], 8)]), text("NoAction"), data(&[]), none()],
+    );
+    let (bound, _) = switch.dataplane.bound().unwrap();
+    switch.dataplane.commit_blocking((*switch.program()).clone()).unwrap();
+    assert_eq!(switch.refused("bm_mt_delete_entry", vec![text(ROUTES), number(0)]), INVALID_HANDLE);
+    // A call that had begun before changes nothing.
+    let table = switch.table(ROUTES);
+    assert!(bound.write_blocking(vec![Update::SetDefault { table, action: None }]).remove(0).is_err());
+    assert!(bound.entries(table).is_err() && bound.commit_blocking((*switch.program()).clone()).is_err());
+}
+
+#[test]
+fn deleted_entries_keep_no_handles() {
+    let switch = Switch::start("features");
+    let add =
+        |last: u8| vec![text(ROUTES), Wire::structs([lpm(&[1, 0, 0, last], 32)]), text("NoAction"), data(&[]), none()];
+    switch.value("bm_mt_add_entry", add(1));
+    let table = switch.table(ROUTES);
+    let key = switch.dataplane.entries(table).unwrap().remove(0).entry.key;
+    switch.dataplane.write_blocking(vec![Update::DeleteEntry { table, key }]).remove(0).unwrap();
+    switch.value("bm_mt_add_entry", add(2));
+    let Wire::List(_, entries) = switch.value("bm_mt_get_entries", vec![text(ROUTES)]) else { panic!() };
+    assert_eq!(*field(&entries[0], 3), number(1));
+    assert_eq!(switch.refused("bm_mt_get_entry", vec![text(ROUTES), number(0)]), INVALID_HANDLE);
 }

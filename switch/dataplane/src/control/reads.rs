@@ -156,6 +156,7 @@ impl Dataplane {
             return read(&stage.as_ref().ok_or(UpdateError::NoProgram)?.store);
         }
         let store = self.inner.store();
+        self.check_bound(store.as_ref())?;
         read(store.as_ref().ok_or(UpdateError::NoProgram)?)
     }
 }

@@ -69,7 +69,7 @@ impl Dataplane {
     pub fn stage_prepared(&self, Prepared(stage): Prepared) -> Dataplane {
         let before = self.inner.stage().replace(stage);
         self.inner.free(before);
-        Dataplane { inner: self.inner.clone(), staged: true }
+        Dataplane { staged: true, ..self.clone() }
     }
 
     /// Makes a program ready, and stages it as [`Dataplane::stage_prepared`] does.
@@ -98,7 +98,11 @@ impl Dataplane {
     /// Commits, as [`Dataplane::commit`] does, a program that was made ready.
     pub async fn commit_prepared(&self, prepared: Prepared) -> Result<(), UpdateError> {
         let Prepared(stage) = prepared;
-        let (old, answer) = self.inner.replace(&mut self.inner.store(), stage);
+        let (old, answer) = {
+            let mut store = self.inner.store();
+            self.check_bound(store.as_ref())?;
+            self.inner.replace(&mut store, stage)
+        };
         self.inner.free(old);
         self.inner.free(answer.await.map_err(|_| UpdateError::Stopped)?);
         Ok(())
@@ -232,6 +236,7 @@ impl Dataplane {
         }
         // Held until the changes are on their way: they arrive in the order of the store.
         let mut store = self.inner.store();
+        self.check_bound(store.as_ref())?;
         let (result, changes) = work(store.as_mut().ok_or(UpdateError::NoProgram)?, self.inner.clock.now());
         self.inner.writes.fetch_add(1, Relaxed);
         let (number, quiet) = (changes.len(), changes.iter().all(Change::is_for_packets_only));
