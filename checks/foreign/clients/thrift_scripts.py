@@ -9,6 +9,7 @@ from pathlib import Path
 from accesspoint.checks.foreign.case import Failed, NotRun, case
 from accesspoint.checks.foreign.stand import MININET, Session, Stand
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.requirements import ROOT
 
 FRROUTING = Path("/usr/lib/frr")
 PROMPT = "mininet> "
@@ -120,6 +121,56 @@ def one_switch(stand: Stand) -> None:
         said = stand.run("simple_switch_CLI", "--thrift-port", "9090", cwd=folder, stdin=commands, succeeds=False)
         require(said, "Entry has been added", "simple_switch_CLI")
         ping(session, "h1", "h2")
+
+
+COMMANDS = """
+table_add TheIngress.routes TheIngress.answer 10.0.0.0/8 => 5
+table_add TheIngress.ranges NoAction 1->5 0&&&0 0&&&0 => 10
+table_dump TheIngress.routes
+table_dump TheIngress.ranges
+table_modify TheIngress.routes NoAction 0 =>
+table_delete TheIngress.routes 0
+table_num_entries TheIngress.routes
+counter_write TheIngress.hits 1 6 60
+counter_read TheIngress.hits 1
+meter_set_rates TheIngress.limits 1 0.5:100 1:200
+meter_get_rates TheIngress.limits 1
+register_write TheIngress.cells 3 9
+register_read TheIngress.cells 3
+mc_mgrp_create 1
+mc_node_create 4 1 2
+mc_node_associate 1 0
+mc_dump
+mirroring_add 5 1
+mirroring_get 5
+reset_state
+register_read TheIngress.cells 3
+"""
+ANSWERS = (
+    r"request.value +: LPM +0a000000/8\nAction entry: TheIngress.answer - 00000005",
+    r"request.index +: RANGE +01 -> 05.*Priority: 10",
+    r"RuntimeCmd: 0\n",
+    r"TheIngress.hits\[1\]= \(60 bytes, 6 packets",
+    r"info rate = 0.5, burst size = 100",
+    r"TheIngress.cells\[3\]= 9",
+    r"L1h=0, rid=4\) -> \(ports=\[1, 2\]",
+    r"MirroringSessionConfig\(port=1",
+    r"TheIngress.cells\[3\]= 0",
+)
+
+
+@case(
+    "bmv2-cli", "p4lang/behavioral-model",
+    "simple_switch_CLI: entries, counters, meters, registers, groups and sessions, written and read",
+    folder="bmv2", seconds=60.0,
+)  # fmt: skip
+def command_line(stand: Stand) -> None:
+    thrift_client(stand)
+    with stand.switch("--thrift-port", "9090", program=ROOT / "switch/testdata/programs/features.json"):
+        said = stand.run("simple_switch_CLI", "--thrift-port", "9090", stdin=COMMANDS)
+    for answer in ANSWERS:  # in the order of their commands
+        require(said, answer, "simple_switch_CLI")
+        said = said[re.search(answer, said, re.S).end() :]  # type: ignore[union-attr]
 
 
 @case(
