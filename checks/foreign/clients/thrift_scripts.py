@@ -14,6 +14,7 @@ from accesspoint.topologies.requirements import ROOT
 FRROUTING = Path("/usr/lib/frr")
 PROMPT = "mininet> "
 CONVERGED = 90.0  # s, for routes to be found
+ASSOCIATED = 20.0  # s, for stations
 NONE_LOST = r" 0% dropped| 0% packet loss"
 PARTS = ("tools", "targets/simple_switch", "build/targets/simple_switch/gen-py", "build/thrift_src/gen-py")
 
@@ -147,7 +148,7 @@ reset_state
 register_read TheIngress.cells 3
 """
 ANSWERS = (
-    r"request.value +: LPM +0a000000/8\nAction entry: TheIngress.answer - 00000005",
+    r"request.value +: LPM +0a000000/8\nAction entry: TheIngress.answer - 05",
     r"request.index +: RANGE +01 -> 05.*Priority: 10",
     r"RuntimeCmd: 0\n",
     r"TheIngress.hits\[1\]= \(60 bytes, 6 packets",
@@ -187,8 +188,8 @@ def wifi(stand: Stand) -> None:
     words = (stand.python, "p4.py")
     # In a user-mode kernel it takes its time.
     with Session(stand, *words, cwd=folder / "examples/p4", prompt="mininet-wifi> ", seconds=300) as session:
-        ping(session, "sta1", "h1")  # the tables know no way between the access points
-        ping(session, "sta2", "h2")
+        ping(session, "sta1", "h1", ASSOCIATED)  # the tables know no way between the access points
+        ping(session, "sta2", "h2", ASSOCIATED)
 
 
 WIRED = """

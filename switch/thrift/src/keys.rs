@@ -148,10 +148,10 @@ pub fn action(
     Ok(ActionCall { action, params: params.collect::<Result<_, _>>()? })
 }
 
-/// Returns an action's name and its parameters.
+/// Returns an action's name and its parameters, without their leading zeros, as BMv2 does.
 pub fn written_action(program: &Program, call: &ActionCall) -> (Wire, Wire) {
     let info = &program.actions[call.action.0];
-    let params = info.params.iter().zip(&call.params).map(|(own, value)| bytes(value, own.width));
+    let params = call.params.iter().map(|value| Wire::Bytes(value.to_bytes(value.bits().div_ceil(8).max(1) as usize)));
     (info.name.as_str().into(), Wire::List(TType::String, params.collect()))
 }
 

@@ -217,6 +217,7 @@ fn entries_are_added_found_changed_and_deleted() {
     assert_eq!(*field(&entry, 1), Wire::structs([lpm(&[10, 1, 0, 0], 16)]));
     assert_eq!((field(&entry, 2), field(&entry, 3)), (&priority(-1), &number(0)));
     assert_eq!(*field(field(&entry, 4), 2), text("TheIngress.answer"));
+    assert_eq!(*field(field(&entry, 4), 3), data(&vec![&[5][..]; params.len()]));
     let by_key = vec![text(ROUTES), Wire::structs([lpm(&[10, 2, 0, 0], 16)]), none()];
     assert_eq!(*field(&switch.value("bm_mt_get_entry_from_key", by_key), 3), number(1));
     let Wire::List(_, all) = switch.value("bm_mt_get_entries", vec![text(ROUTES)]) else { panic!() };
