@@ -75,7 +75,7 @@ def test_switch_started_as_bmv2_has_its_defaults(start: Start) -> None:
     )
     assert eventually(lambda: "P4Runtime on" in output.read_text())
     for line in (
-        "WARN --nanolog has no effect: packets are not told over nanomsg",
+        "WARN --nanolog has no effect: packets are not reported over nanomsg",
         f"WARN any client that reaches 0.0.0.0:{port} controls the switch",
         f"device 0: 0 ports, P4Runtime on 0.0.0.0:{port}",
     ):

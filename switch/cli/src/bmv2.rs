@@ -55,7 +55,7 @@ const OPTIONS: &[Row] = &[
         "PORT (9090): port on loopback of BMv2's runtime interface, as simple_switch_CLI speaks it",
     ),
     ("device-id", "", Value, Own, "NUMBER (0): P4Runtime device id"),
-    ("nanolog", "", Value, Not("packets are not told over nanomsg: `apswitch trace` shows their steps"), ""),
+    ("nanolog", "", Value, Not("packets are not reported over nanomsg: `apswitch trace` shows their steps"), ""),
     ("notifications-addr", "", Value, Own, "ipc://PATH: where simple_switch publishes digests over nanomsg"),
     ("debugger", "", Nothing, Not("there is no debugger: `apswitch trace` shows the steps of packets"), ""),
     ("debugger-addr", "", Value, Not("there is no debugger: `apswitch trace` shows the steps of packets"), ""),
@@ -106,7 +106,7 @@ pub struct Start {
     pub log_to_stdout: bool,
     /// Port of the Thrift server, and whether the line names it.
     pub thrift: Option<(u16, bool)>,
-    /// Where digests are published.
+    /// Address that digests are published at.
     pub notifications: Option<String>,
 }
 
@@ -285,8 +285,8 @@ pub fn translate(program: &OsString, line: impl IntoIterator<Item = OsString>) -
     let port = value("thrift-port").map(|port| number("thrift-port", port, u16::MAX.into())).transpose()?;
     match port {
         Some(_) if has_tls => start.notes.push(
-            "--thrift-port has no effect with TLS: Thrift has no authentication, so that anybody on this \
-             machine would control the switch"
+            "--thrift-port has no effect with TLS: Thrift has no authentication, so that every user of \
+             this machine would control the switch"
                 .into(),
         ),
         None if has_tls => {}

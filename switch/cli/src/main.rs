@@ -195,9 +195,8 @@ async fn run(options: Options, bmv2: bmv2::Start) -> Result<(), String> {
     result
 }
 
-/// Serves BMv2's runtime interface at a port of loopback, and publishes digests where BMv2's line says. Returns the
-/// socket of these, which is there as long as it. A port that is taken is an error, as in BMv2, unless nobody asked for
-/// it.
+/// Serves BMv2's runtime interface at a port of loopback, and publishes digests at the address of BMv2's line. Returns
+/// their socket, which lives as long as the value. A port that is taken is an error, as in BMv2, if an option names it.
 fn serve_thrift(
     (port, is_asked_for): (u16, bool),
     bmv2: &bmv2::Start,
@@ -229,7 +228,7 @@ fn serve_thrift(
     let device = apswitch_thrift::Device { device_id, port, notifications };
     let served = apswitch_thrift::Server::new(dataplane.clone(), device).serve(listener);
     served.map_err(|error| format!("Thrift: {error}"))?;
-    tracing::info!("Thrift on 127.0.0.1:{port}: whoever reaches it controls the switch");
+    tracing::info!("Thrift on 127.0.0.1:{port}: every user of this machine controls the switch by it");
     Ok(socket)
 }
 

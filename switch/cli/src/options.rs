@@ -109,8 +109,8 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub pcap: Option<PathBuf>,
 
-    /// Serve BMv2's runtime interface (Thrift, as simple_switch_CLI speaks it) at this port of loopback: whoever reaches
-    /// it controls the switch
+    /// Serve BMv2's runtime interface (Thrift, as simple_switch_CLI speaks it) at this port of loopback: every user of
+    /// this machine controls the switch by it
     #[arg(long, value_name = "PORT", conflicts_with = "tls_cert")]
     pub thrift_port: Option<u16>,
 

@@ -338,9 +338,9 @@ impl Dataplane {
     fn check_bound(&self, store: Option<&Store>) -> Result<(), UpdateError> {
         let runs = |own| store.is_some_and(|store| Arc::ptr_eq(&store.program, own));
         match &self.bound {
-            Some(own) if !runs(own) => {
-                Err(UpdateError::FailedPrecondition("the program was replaced meanwhile: begin anew".into()))
-            }
+            Some(own) if !runs(own) => Err(UpdateError::FailedPrecondition(
+                "the program was replaced meanwhile: read the new one and repeat the call".into(),
+            )),
             _ => Ok(()),
         }
     }

@@ -14,10 +14,10 @@ use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, declared, field, i32_field, i64_field};
 use crate::message::{Fields, Value as Wire};
 
-/// Of `CounterOperationErrorCode`, `MeterOperationErrorCode`, `RegisterOperationErrorCode`.
+/// Codes of `CounterOperationErrorCode`, `MeterOperationErrorCode` and `RegisterOperationErrorCode`.
 const INVALID_NAME: i32 = 1;
 const INVALID_INDEX: i32 = 2;
-/// Of `MeterOperationErrorCode` alone.
+/// Codes of `MeterOperationErrorCode` alone.
 const BAD_RATES_LIST: i32 = 3;
 const INVALID_INFO_RATE_VALUE: i32 = 4;
 const INVALID_BURST_SIZE_VALUE: i32 = 5;
@@ -204,7 +204,7 @@ impl Handler<'_> {
     }
 }
 
-/// The low 64 bits of a register, which is all that BMv2 tells.
+/// The low 64 bits of a register: BMv2 returns no more.
 fn low(value: &Value) -> Wire {
     Wire::I64(value.word(0) as i64)
 }

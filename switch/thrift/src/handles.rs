@@ -88,7 +88,7 @@ pub struct State {
 }
 
 impl State {
-    /// State of a program that nobody has written to over Thrift.
+    /// Creates the state of a program to which no client has written over Thrift.
     pub fn new(program: Option<Arc<Program>>, dataplane: &Dataplane) -> State {
         let tables = program.as_ref().map_or(0, |program| program.tables.len());
         let lists = program.as_deref().map(notifications::lists).unwrap_or_default();

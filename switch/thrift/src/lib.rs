@@ -11,7 +11,7 @@
 //! | `keys` | keys and actions, from and to Thrift |
 //! | [`notifications`] | digests, as BMv2 publishes them over nanomsg |
 //!
-//! Thrift has no authentication: whoever reaches the port controls the switch. It is for loopback alone.
+//! Thrift has no authentication: every process that reaches the port controls the switch. It is for loopback alone.
 
 mod arrays;
 mod call;
@@ -197,7 +197,7 @@ impl Handler<'_> {
             .or_else(|| self.management(method, call))
     }
 
-    /// Replaces the state by that of a program that nobody has written to over Thrift.
+    /// Replaces the state by an empty one for this program.
     fn begin(&mut self, program: Option<Arc<Program>>) {
         *self.state = State::new(program, &self.dataplane);
         if self.device.notifications.is_some() {

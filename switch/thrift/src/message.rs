@@ -83,7 +83,7 @@ pub enum Answer {
     Declared(i32),
     /// A `TApplicationException`, which has a text.
     Refused(String),
-    /// The same of a method that there is not.
+    /// A `TApplicationException` for a method that does not exist.
     Unknown(String),
 }
 

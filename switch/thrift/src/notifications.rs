@@ -74,7 +74,7 @@ pub fn publish(
     Ok(socket)
 }
 
-/// Takes the path, also from a socket that nobody listens on any more.
+/// Takes the path, also from a socket without a listener.
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let is_left = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
         && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -82,7 +82,7 @@ impl Handler<'_> {
         source.filter(|source| !source.is_empty()).unwrap_or_else(|| b"{}".to_vec())
     }
 
-    /// Starts the program anew: no entries and groups, and all counts and registers 0. Sessions stay, as in BMv2.
+    /// Restarts the program: no entries and groups, and all counts and registers 0. Sessions stay, as in BMv2.
     fn reset(&mut self) -> Answered {
         let Some(program) = self.state.program.clone() else { return Ok(None) };
         let (sessions, mirrors) = (self.dataplane.clone_sessions(None), std::mem::take(&mut self.state.mirrors));

@@ -56,16 +56,16 @@ impl Switch {
         loaded.source = json.into();
         dataplane.commit_blocking(loaded).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let listening = listener.local_addr().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let notifications = directory.path().join("notifications");
-        let told = format!("ipc://{}", notifications.display());
+        let address = format!("ipc://{}", notifications.display());
         let (onward, digests) = async_channel::bounded(16);
         let digests = std::mem::replace(&mut events.digests, digests);
-        let socket = publish(dataplane.clone(), 7, &told, digests, onward).unwrap();
-        let device = Device { device_id: 7, port: address.port(), notifications: Some(told) };
+        let socket = publish(dataplane.clone(), 7, &address, digests, onward).unwrap();
+        let device = Device { device_id: 7, port: listening.port(), notifications: Some(address) };
         Server::new(dataplane.clone(), device).serve(listener).unwrap();
-        let client = TcpStream::connect(address).unwrap();
+        let client = TcpStream::connect(listening).unwrap();
         let answers = Calls::new(BufReader::new(client.try_clone().unwrap()));
         Switch {
             dataplane,
@@ -277,7 +277,7 @@ fn bad_calls_are_refused_by_code() {
     assert_eq!(switch.refused("bm_mc_set_lag_membership", vec![]), 5);
     let unknown = switch.ask("bm_serialize_state", vec![]);
     assert_eq!(unknown, Answer::Unknown("there is no method \"standard:bm_serialize_state\" here".into()));
-    // What is not declared is said as text, and the connection stays.
+    // A refusal without a code has a text, and the connection stays.
     for (method, arguments, said) in [
         ("bm_mt_add_entry", vec![text(ROUTES)], "argument 3 is missing"),
         ("bm_mt_get_num_entries", vec![number(3)], "argument 2 is not a string"),
@@ -371,7 +371,7 @@ fn counts_rates_and_registers_are_written_and_read() {
 }
 
 #[test]
-fn entries_that_time_out_say_so() {
+fn entries_have_their_timeout() {
     let switch = Switch::start("features");
     let table = || text("TheIngress.addresses");
     let key = Wire::structs([exact(&[0; 16])]);
@@ -457,7 +457,7 @@ fn groups_are_made_of_nodes() {
     assert_eq!(json["mgrps"][0]["id"], 5);
     assert_eq!(json["l2_handles"][0]["ports"][0], 1);
     switch.done("bm_mc_mgrp_destroy", vec![number(5)]);
-    // As in BMv2, what is there is not made again, and what is gone is gone.
+    // As in BMv2, creating a group twice and destroying it twice succeeds.
     switch.done("bm_mc_mgrp_destroy", vec![number(5)]);
     assert_eq!([(); 2].map(|()| switch.value("bm_mc_mgrp_create", vec![number(5)])), [5, 5].map(number));
     assert_eq!(switch.refused("bm_mc_mgrp_create", vec![number(0)]), 2);
@@ -499,7 +499,7 @@ fn value_sets_take_and_lose_members() {
 }
 
 #[test]
-fn the_switch_tells_of_itself_and_starts_anew() {
+fn device_is_described_and_reset() {
     let switch = Switch::start("features");
     let Answer::Value(Some(info)) = switch.ask("bm_mgmt_get_info", vec![]) else { panic!() };
     assert_eq!(
@@ -518,7 +518,7 @@ fn the_switch_tells_of_itself_and_starts_anew() {
     let port = Wire::Struct(vec![(1, number(2))]);
     assert_eq!(switch.ask("mirroring_session_add", vec![(1, number(9)), (2, port.clone())]), Answer::Value(None));
     assert_eq!(switch.ask("bm_reset_state", vec![]), Answer::Value(None));
-    // Sessions are none of the program's.
+    // Sessions stay, as in BMv2.
     assert_eq!(switch.ask("mirroring_session_get", vec![(1, number(9))]), Answer::Value(Some(port)));
     assert_eq!(switch.value("bm_register_read", vec![text("TheIngress.cells"), number(1)]), Wire::I64(0));
     assert!(switch.dataplane.multicast_groups(None).is_empty());
@@ -526,7 +526,7 @@ fn the_switch_tells_of_itself_and_starts_anew() {
 }
 
 #[test]
-fn what_is_no_call_ends_the_connection_alone() {
+fn invalid_bytes_end_their_own_connection() {
     let switch = Switch::start("features");
     let address = switch.client.peer_addr().unwrap();
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x80, 1, 0, 1, 0x7f, 0xff, 0xff, 0xff], &[0; 64]] {
@@ -534,7 +534,7 @@ fn what_is_no_call_ends_the_connection_alone() {
         client.write_all(bytes).unwrap();
         assert!(Calls::new(BufReader::new(client)).next_call().is_ok_and(|answer| answer.is_none()), "{bytes:?}");
     }
-    // A call that is begun well is answered with the reason.
+    // A call with a valid start is answered with the reason.
     let mut client = TcpStream::connect(address).unwrap();
     let mut begun = call("standard:bm_reset_state", 4, &Vec::new()).unwrap();
     begun.pop();
@@ -567,10 +567,10 @@ fn message(subscriber: &mut UnixStream) -> Vec<u8> {
 #[test]
 fn digests_are_published_until_they_are_acknowledged() {
     let switch = Switch::start("features");
-    // One that is no subscriber holds nobody up for long.
+    // A connection without a greeting delays the next one only briefly.
     drop(UnixStream::connect(&switch.notifications).unwrap());
     let mut subscriber = subscribe(&switch);
-    // The program answers at port 2, and tells index and value: of 0x13 a request with a right checksum.
+    // Request 0x13 makes a digest of index and value, and the program answers at port 2.
     let send = |index: u8| {
         let request = [0x13, index, 0, 0, 0, 42];
         let sum: u32 = request.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
@@ -618,7 +618,7 @@ fn handles_of_another_program_are_gone() {
     let (bound, _) = switch.dataplane.bound().unwrap();
     switch.dataplane.commit_blocking((*switch.program()).clone()).unwrap();
     assert_eq!(switch.refused("bm_mt_delete_entry", vec![text(ROUTES), number(0)]), INVALID_HANDLE);
-    // A call that had begun before changes nothing.
+    // A call that started before changes nothing.
     let table = switch.table(ROUTES);
     assert!(bound.write_blocking(vec![Update::SetDefault { table, action: None }]).remove(0).is_err());
     assert!(bound.entries(table).is_err() && bound.commit_blocking((*switch.program()).clone()).is_err());
