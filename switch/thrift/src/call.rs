@@ -38,7 +38,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// One code for all errors.
+    /// Creates codes that are the same for all errors.
     pub const fn all(code: i32) -> Codes {
         Codes { exists: code, not_found: code, full: code, denied: code, in_use: code, other: code }
     }

@@ -37,7 +37,7 @@ impl Handler<'_> {
         })
     }
 
-    /// One that is there already stays as it is, as in BMv2.
+    /// Creates a group; an existing one stays as it is, as in BMv2.
     fn create_multicast_group(&mut self, call: &Call) -> Answered {
         let number = call.i32(2)?;
         let group = u32::try_from(number).map_err(|_| declared(INVALID_MGID, format!("multicast group {number}")))?;
@@ -49,7 +49,7 @@ impl Handler<'_> {
         Ok(Some(Value::I32(number)))
     }
 
-    /// One that is not there is gone, as in BMv2.
+    /// Deletes a group; a missing one is no error, as in BMv2.
     fn destroy_multicast_group(&mut self, call: &Call) -> Answered {
         if let Ok(group) = self.group(call, 2) {
             self.write(Update::DeleteMulticastGroup { group }, CODES)?;
