@@ -17,7 +17,7 @@ const INVALID_NODE: i32 = 4;
 const ERROR: i32 = 5;
 const CODES: Codes = Codes { not_found: INVALID_GROUP, full: TABLE_FULL, ..Codes::all(ERROR) };
 
-/// Nodes of all groups.
+/// Nodes of all groups, and their ports.
 const MAX_NODES: usize = 1 << 16;
 const NO_LAGS: &str = "there are no link aggregation groups here: give the ports";
 
@@ -54,7 +54,7 @@ impl Handler<'_> {
         if let Ok(group) = self.group(call, 2) {
             self.write(Update::DeleteMulticastGroup { group }, CODES)?;
             self.forget(group);
-            self.write_mirrors(group)?;
+            self.write_mirrors(group);
         }
         Ok(None)
     }
@@ -85,13 +85,18 @@ impl Handler<'_> {
         let rid =
             u16::try_from(given).map_err(|_| declared(ERROR, format!("replication id {given}: 65535 is the last")))?;
         let ports = ports(call, 3, 4)?;
-        if self.state.nodes.len() == MAX_NODES {
-            return Err(declared(TABLE_FULL, format!("there are {MAX_NODES} nodes")));
-        }
+        self.check_room(ports.len() + 1)?;
         // The first that is free, as in BMv2.
         let handle = self.state.nodes.keys().fold(0, |free, &taken| if taken == free { free + 1 } else { free });
         self.state.nodes.insert(handle, Node { rid, ports, group: None });
         Ok(Some(Value::I32(handle)))
+    }
+
+    /// Checks that there is room for so many more nodes and ports.
+    fn check_room(&self, more: usize) -> Result<(), Refusal> {
+        let taken: usize = self.state.nodes.values().map(|node| node.ports.len() + 1).sum();
+        let full = || declared(TABLE_FULL, format!("all nodes together have {MAX_NODES} ports at most"));
+        (taken + more <= MAX_NODES).then_some(()).ok_or_else(full)
     }
 
     /// The handle of a node in an argument, and the group that it is in.
@@ -133,6 +138,7 @@ impl Handler<'_> {
     fn update_node(&mut self, call: &Call) -> Answered {
         let (handle, own) = self.node(call, 2)?;
         let mut ports = ports(call, 3, 4)?;
+        self.check_room(ports.len())?;
         self.swap_ports(handle, &mut ports);
         let Some(group) = own else { return Ok(None) };
         let changed = self.change(group, |_| ());
@@ -170,12 +176,15 @@ impl Handler<'_> {
                 self.state.groups.insert(group, before);
                 Err(refusal)
             }
-            Ok(()) => self.write_mirrors(group),
+            Ok(()) => {
+                self.write_mirrors(group);
+                Ok(())
+            }
         }
     }
 
-    /// Writes the replicas of the sessions that copy to the group.
-    fn write_mirrors(&mut self, group: u32) -> Result<(), Refusal> {
+    /// Writes the replicas of the sessions that copy to the group; one that cannot follow it is logged.
+    fn write_mirrors(&mut self, group: u32) {
         let follows = |mirror: &Mirror| mirror.group == Some(group);
         let mirrors = self.state.mirrors.iter().filter(|(_, mirror)| follows(mirror));
         let mirrors: Vec<(u32, Mirror)> = mirrors.map(|(&id, &mirror)| (id, mirror)).collect();
@@ -185,9 +194,10 @@ impl Handler<'_> {
                 continue;
             };
             let config = CloneSession { replicas: self.state.mirrored(mirror), ..config };
-            self.write(Update::ModifyCloneSession { session, config }, CODES)?;
+            if let Err(Refusal { text, .. }) = self.write(Update::ModifyCloneSession { session, config }, CODES) {
+                tracing::warn!("mirroring session {session} does not follow multicast group {group}: {text}");
+            }
         }
-        Ok(())
     }
 
     /// Groups and nodes in the JSON of BMv2's `bm_mc_get_entries`.

@@ -122,10 +122,11 @@ impl State {
         nodes.flat_map(Node::replicas).collect()
     }
 
-    /// Replicas of a mirroring session: its port, and what its group has now.
+    /// Replicas of a mirroring session: its port, and what its group has now, each once.
     pub fn mirrored(&self, mirror: Mirror) -> Vec<Replica> {
         let port = mirror.port.map(|port| Replica { port, rid: 0 });
         let group = mirror.group.map(|group| self.replicas(group)).unwrap_or_default();
-        port.into_iter().chain(group).collect()
+        let mut seen = HashSet::new();
+        port.into_iter().chain(group).filter(|replica| seen.insert(*replica)).collect()
     }
 }

@@ -11,6 +11,8 @@ use thrift::{ApplicationErrorKind, TConfiguration};
 
 /// Bytes of a call. The longest that the switch has a use for is an entry with a long key.
 pub const MAX_CALL_LEN: u64 = 256 << 10;
+/// Elements of a list: a table has fewer key fields, an action fewer parameters.
+const MAX_ELEMENTS: usize = 4096;
 /// The arguments, a list of key fields, a field, and its kind.
 const MAX_DEPTH: usize = 8;
 
@@ -112,7 +114,7 @@ impl<R: BufRead> Calls<R> {
     pub fn new(inner: R) -> Calls<R> {
         let config = TConfiguration::builder()
             .max_recursion_depth(Some(MAX_DEPTH))
-            .max_container_size(Some(MAX_CALL_LEN as usize))
+            .max_container_size(Some(MAX_ELEMENTS))
             .max_string_size(Some(MAX_CALL_LEN as usize))
             .build()
             .expect("the bounds fit each other");

@@ -10,7 +10,7 @@ use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, declared};
 use crate::keys::{self, handle, id};
 use crate::message::{Fields, Value};
-use crate::tables::code;
+use crate::tables::{MAX_ENTRIES, code};
 
 const MEMBER: Codes = Codes {
     not_found: code::INVALID_MBR_HANDLE,
@@ -105,8 +105,20 @@ impl Handler<'_> {
         self.write(Update::ModifyGroup { profile, group, value }, MEMBER).map(|()| None)
     }
 
+    /// Checks that all members and groups go into an answer.
+    fn check_size(&self, profile: ProfileId) -> Result<(), Refusal> {
+        match self.dataplane.profile_size(profile).map_err(|error| MEMBER.refusal(&error))? {
+            ..=MAX_ENTRIES => Ok(()),
+            number => {
+                let text = format!("{number} members: {MAX_ENTRIES} go into an answer; read them over P4Runtime");
+                Err(declared(code::ERROR, text))
+            }
+        }
+    }
+
     fn members(&self, call: &Call) -> Answered {
         let (program, profile) = self.profile(call)?;
+        self.check_size(profile)?;
         let members = self.dataplane.profile_members(profile).map_err(|error| MEMBER.refusal(&error))?;
         Ok(Some(Value::structs(members.iter().map(|(id, action)| member(&program, *id, action)))))
     }
@@ -120,6 +132,7 @@ impl Handler<'_> {
 
     fn groups(&self, call: &Call) -> Answered {
         let profile = self.selector(call)?;
+        self.check_size(profile)?;
         let groups = self.dataplane.profile_groups(profile).map_err(|error| GROUP.refusal(&error))?;
         Ok(Some(Value::structs(groups.iter().map(|(id, value)| group(*id, value)))))
     }

@@ -41,7 +41,7 @@ pub mod code {
 }
 
 /// Entries in one answer.
-const MAX_ENTRIES: usize = 1 << 16;
+pub const MAX_ENTRIES: usize = 1 << 16;
 
 const ENTRY: Codes = Codes {
     exists: code::DUPLICATE_ENTRY,

@@ -58,7 +58,7 @@ impl Handler<'_> {
             | "set_egress_priority_queue_rate"
             | "set_egress_queue_rate"
             | "set_all_egress_queue_rates" => application(
-                "queues have rates in bit/s here, not in packets/s: start with --link and --queue, or use gNMI",
+                "rates are in bit/s here, not in packets/s, and depths those of a port: start with --link and --queue, or use gNMI",
             ),
             "get_time_elapsed_us" => Ok(Some(Value::I64((self.dataplane.clock().now() / 1000) as i64))),
             "get_time_since_epoch_us" => {

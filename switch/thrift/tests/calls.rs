@@ -446,6 +446,13 @@ fn groups_are_made_of_nodes() {
     let done = Answer::Value(None);
     assert_eq!(switch.ask("mirroring_session_add", vec![(1, number(100)), (2, mirror.clone())]), done);
     assert_eq!(switch.ask("mirroring_session_get", vec![(1, number(100))]), Answer::Value(Some(mirror)));
+    // A port of its own that the group has, too, is one copy.
+    assert_eq!(node(0, "10"), number(2));
+    let both = Wire::Struct(vec![(1, number(1)), (2, number(5))]);
+    assert_eq!(switch.ask("mirroring_session_add", vec![(1, number(101)), (2, both)]), done);
+    switch.done("bm_mc_node_associate", vec![number(5), number(2)]);
+    assert_eq!(switch.dataplane.clone_sessions(Some(101))[&101].0.replicas.len(), 4);
+    switch.done("bm_mc_node_destroy", vec![number(2)]);
     switch.done("bm_mc_node_update", vec![number(0), text("10"), text("")]);
     assert_eq!(replicas(), [replica(1, 1), replica(2, 2)]);
     assert_eq!(switch.dataplane.clone_sessions(Some(100))[&100].0.replicas, replicas());
@@ -622,6 +629,13 @@ fn handles_of_another_program_are_gone() {
     let table = switch.table(ROUTES);
     assert!(bound.write_blocking(vec![Update::SetDefault { table, action: None }]).remove(0).is_err());
     assert!(bound.entries(table).is_err() && bound.commit_blocking((*switch.program()).clone()).is_err());
+
+    // Neither does a program of P4Runtime that shares its counters with the one before a reset.
+    let prepared = switch.dataplane.prepare_to_reconcile((*switch.program()).clone()).unwrap();
+    assert_eq!(switch.ask("bm_reset_state", vec![]), Answer::Value(None));
+    assert!(apswitch_dataplane::block_on(switch.dataplane.reconcile_prepared(prepared)).is_err());
+    let prepared = switch.dataplane.prepare_to_reconcile((*switch.program()).clone()).unwrap();
+    assert!(apswitch_dataplane::block_on(switch.dataplane.reconcile_prepared(prepared)).is_ok());
 }
 
 #[test]

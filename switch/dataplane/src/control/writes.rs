@@ -25,6 +25,8 @@ pub struct Stage {
     pub store: Store,
     machine: Box<Machine>,
     moved_counts: Vec<MovedCounts>,
+    /// Program that it shares counters and registers with.
+    shares_with: Option<Arc<Program>>,
 }
 
 impl Stage {
@@ -108,8 +110,8 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Replaces the pipeline by one that was made ready for it, since when no other has been committed, and keeps what
-    /// was written to the old one, or refuses. No packet meets a state between the two; queued packets are dropped, and
+    /// Replaces the pipeline by one that was made ready for it and keeps what was written to the old one, or refuses, also
+    /// when another one was committed meanwhile. No packet meets a state between the two; queued packets are dropped, and
     /// meters start with full buckets.
     pub async fn reconcile_prepared(&self, Prepared(mut stage): Prepared) -> Result<(), UpdateError> {
         let dataplane = self.clone();
@@ -117,6 +119,8 @@ impl Dataplane {
             let now = dataplane.inner.clock.now();
             // Held from the copy on: what is written later has to be written to the new program.
             let mut store = dataplane.inner.store();
+            let shares_with = stage.shares_with.take();
+            Dataplane { bound: shares_with, ..dataplane.clone() }.check_bound(store.as_ref())?;
             if let Some(old) = store.as_ref() {
                 let mut changes = Vec::new();
                 stage.moved_counts = stage.store.reconcile(old, now, &mut changes)?;
@@ -259,13 +263,14 @@ impl Inner {
         let now = self.clock.now();
         let program = Arc::new(program);
         let mut shared = Shared::new(&program);
-        if let Some((old, counted)) = running {
+        let shares_with = running.map(|(old, counted)| {
             store::share(&old, &counted, &program, &mut shared);
-        }
+            old
+        });
         let shared = Arc::new(shared);
         let machine = Box::new(Machine::new(&program, shared.clone(), self.seed));
         let (store, changes) = Store::new(program, shared)?;
-        let mut stage = Stage { store, machine, moved_counts: Vec::new() };
+        let mut stage = Stage { store, machine, moved_counts: Vec::new(), shares_with };
         stage.apply(changes, now);
         Ok(stage)
     }
