@@ -170,7 +170,7 @@ set -eu
 there() { find /etc /opt /usr /var/lib -path /var/lib/dpkg -prune -o -path /var/lib/systemd -prune -o -print | sort; }
 there > /before
 dpkg -i --force-depends /packages/*.deb >/dev/null 2>&1
-apswitch --version; simple_switch_grpc --version; simple_switch --version; hosts --version; batcp --version; apctl --help | head -1
+for name in apswitch simple_switch_grpc simple_switch hosts batcp; do $name --version; done; apctl --help | head -1
 cd /usr/share/man
 for page in man1/apswitch.1 man1/apswitch-explain.1 man1/apswitch-trace.1 \\
     man1/hosts.1 man1/hosts-batcp.1 man1/batcp.1 man8/apctl.8; do

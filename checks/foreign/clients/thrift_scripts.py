@@ -111,7 +111,8 @@ def adv_net(stand: Stand) -> None:
 
 @case(
     "bmv2-mininet", "p4lang/behavioral-model", "mininet/1sw_demo.py, for Mininet: tables by command file, ping",
-    folder="bmv2", seconds=90.0, known={"apswitch": "its program is [JSON from before 2017](../switch/bmv2.md#different)"},
+    folder="bmv2", seconds=90.0,
+    known={"apswitch": "its program is [JSON from before 2017](../switch/bmv2.md#different)"},
 )  # fmt: skip
 def one_switch(stand: Stand) -> None:
     thrift_client(stand)
