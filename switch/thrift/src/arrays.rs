@@ -120,7 +120,7 @@ impl Handler<'_> {
     fn read_counter(&self, call: &Call) -> Answered {
         let array = self.counter(call)?;
         let value = self.dataplane.counter(CounterId(array.place), array.index(call, 3)?);
-        Ok(Some(written_counter(value.map_err(|error| CELL.refusal(&error))?)))
+        Ok(Some(written_counter(CELL.check(value)?)))
     }
 
     fn write_counter(&self, call: &Call) -> Answered {
@@ -152,7 +152,7 @@ impl Handler<'_> {
         let array = self.meter(call)?;
         let index = array.index(call, 3)?;
         let configs = self.dataplane.meters(MeterId(array.place), index..index + 1);
-        let configs = configs.map_err(|error| METER.refusal(&error))?;
+        let configs = METER.check(configs)?;
         Ok(Some(written_rates(configs.first().copied().flatten())))
     }
 
@@ -160,7 +160,7 @@ impl Handler<'_> {
         let array = self.register(call)?;
         let index = array.index(call, 3)?;
         let values = self.dataplane.registers(RegisterId(array.place), index..index + 1);
-        let values = values.map_err(|error| CELL.refusal(&error))?;
+        let values = CELL.check(values)?;
         Ok(values.first().map(low))
     }
 
@@ -170,7 +170,7 @@ impl Handler<'_> {
             let text = format!("{} cells: {MAX_CELLS} go into an answer; read one after the other", array.size);
             return Err(declared(CELL.other, text));
         }
-        let cells = self.dataplane.register_cells(RegisterId(array.place)).map_err(|error| CELL.refusal(&error))?;
+        let cells = CELL.check(self.dataplane.register_cells(RegisterId(array.place)))?;
         let values = (0..array.size).map(|index| low(&cells.read(index)));
         Ok(Some(Wire::List(TType::I64, values.collect())))
     }
@@ -190,14 +190,14 @@ impl Handler<'_> {
         let member = split(call.bytes(3)?, &array.program.value_sets[array.place].widths);
         let member =
             member.ok_or_else(|| declared(VALUE_SET.other, "the value has more bits than the set's members"))?;
-        let mut members = self.dataplane.value_set(set).map_err(|error| VALUE_SET.refusal(&error))?;
+        let mut members = VALUE_SET.check(self.dataplane.value_set(set))?;
         change(&mut members, member);
         self.write(Update::SetValueSet { set, members }, VALUE_SET).map(|()| None)
     }
 
     fn read_value_set(&self, call: &Call) -> Answered {
         let array = self.value_set(call)?;
-        let members = self.dataplane.value_set(ValueSetId(array.place)).map_err(|error| VALUE_SET.refusal(&error))?;
+        let members = VALUE_SET.check(self.dataplane.value_set(ValueSetId(array.place)))?;
         let widths = &array.program.value_sets[array.place].widths;
         let values = members.iter().map(|member| Wire::Bytes(join(member, widths)));
         Ok(Some(Wire::List(TType::String, values.collect())))

@@ -43,6 +43,11 @@ impl Codes {
         Codes { exists: code, not_found: code, full: code, denied: code, in_use: code, other: code }
     }
 
+    /// Returns the result with a refusal in place of the error.
+    pub fn check<T>(self, result: Result<T, UpdateError>) -> Result<T, Refusal> {
+        result.map_err(|error| self.refusal(&error))
+    }
+
     pub fn refusal(self, error: &UpdateError) -> Refusal {
         let code = match error {
             UpdateError::AlreadyExists(_) => self.exists,

@@ -212,8 +212,7 @@ impl Handler<'_> {
 
     /// Writes the update, or refuses it by these codes.
     fn write(&self, update: Update, codes: Codes) -> Result<(), Refusal> {
-        let results = self.dataplane.write_blocking(vec![update]);
-        results.into_iter().collect::<Result<(), _>>().map_err(|error| codes.refusal(&error))
+        codes.check(self.dataplane.write_blocking(vec![update]).into_iter().collect())
     }
 
     /// Writes each update, in batches. Whatever is refused, all are tried; the first refusal is returned, but for what

@@ -93,7 +93,7 @@ fn accept(listener: &UnixListener, subscribers: &Subscribers) {
                     continue;
                 }
                 let mut subscribers = subscribers.lock().unwrap_or_else(PoisonError::into_inner);
-                // Those that have gone, too: otherwise only the next message finds them.
+                // Drops closed subscribers: otherwise only the next message finds them.
                 subscribers.retain_mut(|old| !matches!(old.read(&mut [0]), Ok(0)));
                 if subscribers.len() < MAX_SUBSCRIBERS {
                     tracing::info!("a client subscribed to notifications");

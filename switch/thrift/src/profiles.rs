@@ -69,7 +69,7 @@ impl Handler<'_> {
     fn add_member(&self, call: &Call) -> Answered {
         let (program, profile) = self.profile(call)?;
         let action = Self::profile_action(&program, profile, call, 3)?;
-        let members = self.dataplane.profile_members(profile).map_err(|error| MEMBER.refusal(&error))?;
+        let members = MEMBER.check(self.dataplane.profile_members(profile))?;
         let member = free(members.iter().map(|(id, _)| *id));
         self.write(Update::InsertMember { profile, member, action }, MEMBER)?;
         Ok(Some(Value::I32(handle(member))))
@@ -83,7 +83,7 @@ impl Handler<'_> {
 
     fn create_group(&self, call: &Call) -> Answered {
         let profile = self.selector(call)?;
-        let groups = self.dataplane.profile_groups(profile).map_err(|error| GROUP.refusal(&error))?;
+        let groups = GROUP.check(self.dataplane.profile_groups(profile))?;
         let group = free(groups.iter().map(|(id, _)| *id));
         let value = ProfileGroup { members: Vec::new(), max_size: 0 };
         self.write(Update::InsertGroup { profile, group, value }, GROUP)?;
@@ -93,8 +93,7 @@ impl Handler<'_> {
     fn change_group(&self, call: &Call, is_added: bool) -> Answered {
         let profile = self.selector(call)?;
         let (member, group) = (id(call.i32(3)?), id(call.i32(4)?));
-        let refused = |error| GROUP.refusal(&error);
-        let mut value = self.dataplane.profile_group(profile, group).map_err(refused)?;
+        let mut value = GROUP.check(self.dataplane.profile_group(profile, group))?;
         let place = value.members.iter().position(|own| own.member == member);
         match (is_added, place) {
             (true, None) => value.members.push(GroupMember { member, weight: 1, watch: None }),
@@ -107,7 +106,7 @@ impl Handler<'_> {
 
     /// Checks that all members and groups go into an answer.
     fn check_size(&self, profile: ProfileId) -> Result<(), Refusal> {
-        match self.dataplane.profile_size(profile).map_err(|error| MEMBER.refusal(&error))? {
+        match MEMBER.check(self.dataplane.profile_size(profile))? {
             ..=MAX_ENTRIES => Ok(()),
             number => {
                 let text = format!("{number} members: {MAX_ENTRIES} go into an answer; read them over P4Runtime");
@@ -119,28 +118,28 @@ impl Handler<'_> {
     fn members(&self, call: &Call) -> Answered {
         let (program, profile) = self.profile(call)?;
         self.check_size(profile)?;
-        let members = self.dataplane.profile_members(profile).map_err(|error| MEMBER.refusal(&error))?;
+        let members = MEMBER.check(self.dataplane.profile_members(profile))?;
         Ok(Some(Value::structs(members.iter().map(|(id, action)| member(&program, *id, action)))))
     }
 
     fn one_member(&self, call: &Call) -> Answered {
         let (program, profile) = self.profile(call)?;
         let id = id(call.i32(3)?);
-        let action = self.dataplane.profile_member(profile, id).map_err(|error| MEMBER.refusal(&error))?;
+        let action = MEMBER.check(self.dataplane.profile_member(profile, id))?;
         Ok(Some(Value::Struct(member(&program, id, &action))))
     }
 
     fn groups(&self, call: &Call) -> Answered {
         let profile = self.selector(call)?;
         self.check_size(profile)?;
-        let groups = self.dataplane.profile_groups(profile).map_err(|error| GROUP.refusal(&error))?;
+        let groups = GROUP.check(self.dataplane.profile_groups(profile))?;
         Ok(Some(Value::structs(groups.iter().map(|(id, value)| group(*id, value)))))
     }
 
     fn one_group(&self, call: &Call) -> Answered {
         let profile = self.selector(call)?;
         let id = id(call.i32(3)?);
-        let value = self.dataplane.profile_group(profile, id).map_err(|error| GROUP.refusal(&error))?;
+        let value = GROUP.check(self.dataplane.profile_group(profile, id))?;
         Ok(Some(Value::Struct(group(id, &value))))
     }
 }

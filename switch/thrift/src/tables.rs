@@ -157,7 +157,7 @@ impl Handler<'_> {
 
     /// Entries of a table with their handles, in the order of these; handles of other entries are forgotten.
     fn views(&mut self, table: TableId) -> Result<Vec<(i32, EntryView)>, Refusal> {
-        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        let snapshot = ENTRY.check(self.dataplane.snapshot(table))?;
         let entries = self.state.entries(table);
         let mut views: Vec<_> = snapshot.map(|view| (entries.handle(&view.entry.key), view)).collect();
         entries.keep(&views.iter().map(|(handle, _)| *handle).collect());
@@ -165,21 +165,19 @@ impl Handler<'_> {
         Ok(views)
     }
 
-    /// The entry of the handle in argument 3.
-    fn found(&mut self, call: &Call) -> Result<(Arc<Program>, TableId, i32, EntryView), Refusal> {
-        let (program, table) = self.table(call)?;
+    /// The entry of the table that the handle in argument 3 names.
+    fn found(&mut self, call: &Call, program: &Program, table: TableId) -> Result<EntryView, Refusal> {
         let handle = call.i32(3)?;
         let unknown =
             || declared(code::INVALID_HANDLE, format!("table {} has no entry {handle}", program.tables[table.0].name));
         let key = self.state.entries(table).key(handle).cloned().ok_or_else(unknown)?;
-        let view = self.dataplane.entry(table, &key).map_err(|_| unknown())?;
-        Ok((program, table, handle, view))
+        self.dataplane.entry(table, &key).map_err(|_| unknown())
     }
 
     fn modify_entry(&mut self, call: &Call, action: Action, timeout: Option<u64>) -> Answered {
         let (program, table) = self.table(call)?;
         let action = action(&program, table, call, 4)?;
-        let (_, _, _, view) = self.found(call)?;
+        let view = self.found(call, &program, table)?;
         let codes = codes(&action);
         let idle_timeout_ns = timeout.unwrap_or(view.entry.idle_timeout_ns);
         let entry = TableEntry { action, idle_timeout_ns, counter: None, ..view.entry };
@@ -187,15 +185,16 @@ impl Handler<'_> {
     }
 
     fn delete_entry(&mut self, call: &Call) -> Answered {
-        let (_, table, handle, view) = self.found(call)?;
+        let (program, table) = self.table(call)?;
+        let view = self.found(call, &program, table)?;
         self.write(Update::DeleteEntry { table, key: view.entry.key }, ENTRY)?;
-        self.state.entries(table).remove(handle);
+        self.state.entries(table).remove(call.i32(3)?);
         Ok(None)
     }
 
     fn clear_entries(&mut self, call: &Call) -> Answered {
         let (_, table) = self.table(call)?;
-        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        let snapshot = ENTRY.check(self.dataplane.snapshot(table))?;
         self.write_each(snapshot.map(|view| Update::DeleteEntry { table, key: view.entry.key }), ENTRY)?;
         self.state.entries(table).keep(&Default::default());
         if call.bool(3)? {
@@ -221,7 +220,7 @@ impl Handler<'_> {
 
     fn number_of_entries(&self, call: &Call) -> Result<(TableId, usize), Refusal> {
         let (_, table) = self.table(call)?;
-        let (number, _) = self.dataplane.snapshot_size(table).map_err(|error| ENTRY.refusal(&error))?;
+        let (number, _) = ENTRY.check(self.dataplane.snapshot_size(table))?;
         Ok((table, number))
     }
 
@@ -236,8 +235,9 @@ impl Handler<'_> {
     }
 
     fn entry(&mut self, call: &Call) -> Answered {
-        let (program, _, handle, view) = self.found(call)?;
-        Ok(Some(Value::Struct(written(&program, handle, &view))))
+        let (program, table) = self.table(call)?;
+        let view = self.found(call, &program, table)?;
+        Ok(Some(Value::Struct(written(&program, call.i32(3)?, &view))))
     }
 
     /// An empty key means the default entry.
@@ -249,14 +249,14 @@ impl Handler<'_> {
             return Ok(Some(Value::Struct(vec![(1, Value::structs([])), (2, none), (3, Value::I32(-1)), (4, action)])));
         }
         let key = keys::key(call, &program, table, 3, 4)?;
-        let view = self.dataplane.entry(table, &key).map_err(|error| BY_KEY.refusal(&error))?;
+        let view = BY_KEY.check(self.dataplane.entry(table, &key))?;
         let handle = self.state.entries(table).handle(&key);
         Ok(Some(Value::Struct(written(&program, handle, &view))))
     }
 
     /// The default entry; a table with a profile has none by a member or group.
     fn default_action(&self, program: &Program, table: TableId) -> Result<Value, Refusal> {
-        let action = self.dataplane.default_action(table).map_err(|error| ENTRY.refusal(&error))?;
+        let action = ENTRY.check(self.dataplane.default_action(table))?;
         let action = action.filter(|_| program.tables[table.0].profile.is_none());
         Ok(keys::written_entry_action(program, action.map(EntryAction::Call).as_ref()))
     }
@@ -265,13 +265,13 @@ impl Handler<'_> {
     fn counted(&mut self, call: &Call) -> Result<(TableId, EntryKey), Refusal> {
         let (program, table) = self.table(call)?;
         counts(&program, table)?;
-        let (_, _, _, view) = self.found(call)?;
+        let view = self.found(call, &program, table)?;
         Ok((table, view.entry.key))
     }
 
     fn read_entry_counter(&mut self, call: &Call) -> Answered {
         let (table, key) = self.counted(call)?;
-        let value = self.dataplane.direct_counter(table, Some(&key)).map_err(|error| ENTRY.refusal(&error))?;
+        let value = ENTRY.check(self.dataplane.direct_counter(table, Some(&key)))?;
         Ok(Some(written_counter(value)))
     }
 
@@ -284,7 +284,7 @@ impl Handler<'_> {
     fn reset_entry_counters(&mut self, call: &Call) -> Answered {
         let (program, table) = self.table(call)?;
         counts(&program, table)?;
-        let snapshot = self.dataplane.snapshot(table).map_err(|error| ENTRY.refusal(&error))?;
+        let snapshot = ENTRY.check(self.dataplane.snapshot(table))?;
         let keys = snapshot.map(|view| Some(view.entry.key)).chain([None]);
         let value = CounterValue::default();
         self.write_each(keys.map(|key| Update::SetDirectCounter { table, key, value }), ENTRY).map(|()| None)
@@ -295,7 +295,7 @@ impl Handler<'_> {
         let (program, table) = self.table(call)?;
         let disabled = || declared(code::METERS_DISABLED, "the table has no direct meter");
         program.tables[table.0].meter.ok_or_else(disabled)?;
-        let (_, _, _, view) = self.found(call)?;
+        let view = self.found(call, &program, table)?;
         Ok((table, view))
     }
 

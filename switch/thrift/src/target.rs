@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use apswitch_dataplane::control::{CloneSession, DigestId, PortConfig, PortNumber, Replica, Update};
+use apswitch_dataplane::control::{CloneSession, DigestId, PortConfig, PortNumber, Update};
 use md5::{Digest, Md5};
 
 use crate::Handler;
@@ -87,15 +87,16 @@ impl Handler<'_> {
         let Some(program) = self.state.program.clone() else { return Ok(None) };
         let (sessions, mirrors) = (self.dataplane.clone_sessions(None), std::mem::take(&mut self.state.mirrors));
         self.dataplane.commit_blocking((*program).clone()).or_else(|error| application(error.to_string()))?;
-        let sessions = sessions.into_iter().map(|(session, (mut config, _))| {
-            if let Some(Mirror { port, group: Some(_) }) = mirrors.get(&session) {
-                config.replicas = port.map(|port| Replica { port, rid: 0 }).into_iter().collect();
-            }
-            Update::InsertCloneSession { session, config }
-        });
         let (dataplane, program) = self.dataplane.bound().or_else(|error| application(error.to_string()))?;
         self.dataplane = dataplane;
         self.begin(Some(program));
+        let sessions = sessions.into_iter().map(|(session, (mut config, _))| {
+            // Groups have no nodes now.
+            if let Some(mirror) = mirrors.get(&session).filter(|mirror| mirror.group.is_some()) {
+                config.replicas = self.state.mirrored(*mirror);
+            }
+            Update::InsertCloneSession { session, config }
+        });
         self.write_each(sessions, SESSION)?;
         self.state.mirrors = mirrors;
         Ok(None)
