@@ -37,11 +37,13 @@ def thrift_client(stand: Stand) -> str:
     return path
 
 
-def require(output: str, pattern: str, what: str) -> None:
-    """Raises Failed when the output has not the pattern."""
-    if not re.search(pattern, output, re.S):
+def require(output: str, pattern: str, what: str) -> re.Match[str]:
+    """Return the match of the pattern in the output. Raises Failed when there is none."""
+    found = re.search(pattern, output, re.S)
+    if not found:
         problem = re.findall(r"^.*(?:Exception|Error|Could not).*$", output, re.M)
         raise Failed(f"{what}: {(problem[-1] if problem else output).strip()[-200:]}")
+    return found
 
 
 def ping(session: Session, one: str, other: str, seconds: float = 0.0) -> None:
@@ -171,8 +173,7 @@ def command_line(stand: Stand) -> None:
     with stand.switch("--thrift-port", "9090", program=ROOT / "switch/testdata/programs/features.json"):
         said = stand.run("simple_switch_CLI", "--thrift-port", "9090", stdin=COMMANDS)
     for answer in ANSWERS:  # in the order of their commands
-        require(said, answer, "simple_switch_CLI")
-        said = said[re.search(answer, said, re.S).end() :]  # type: ignore[union-attr]
+        said = said[require(said, answer, "simple_switch_CLI").end() :]
 
 
 @case(
