@@ -94,6 +94,10 @@ def test_first_pages_say_what_was_measured() -> None:
     said = re.findall(r"[\d.]+%|0\.\d+", lost)
     assert len(said) == 5
     assert all(figure in (figures.RESULTS / "peers.md").read_text() for figure in said)
+    bare = re.search(r"without which it leaves ([\d.]+) Mb/s", (ROOT / "README.md").read_text())
+    lines = (figures.RESULTS / "peers-testbed.md").read_text().splitlines()
+    row = next(line for line in lines if "**cake-ack-filter**" in line)
+    assert bare and f"| {bare[1]}<br>" in row
     overview = figures.overview
     kept = overview.page(overview.kept(figures.RESULTS), figures.audit.kept(figures.RESULTS))
     assert kept == (figures.RESULTS / "peers.md").read_text(), "renew it with .venv/bin/python tools/site/figures.py"
