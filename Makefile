@@ -22,7 +22,7 @@ RUN_ARGS = $(LINK_ARGS) $(call given,SECONDS,seconds) $(call given,ARMS,arms)
 EXPERIMENT_ARGS = $(if $(RESUME),,$(RUN_ARGS) $(call given,REPEATS,repeats) $(call given,SEED,seed) $(if $(FRESH),--fresh)) $(if $(QUICK),--quick) \
 	$(call given,SIDE_BY_SIDE,side-by-side)
 
-.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release audit lab fleet experiment client screenshots cases experiments report pages campaign
+.PHONY: help setup runtime system python develop apswitch switch hosts host-tools run test asked tested test-all quick check check-text check-native check-rust check-python p4 ns3 wifi-kernel ptf conformance versions mutants bench hostile foreign docs dist release audit lab fleet experiment client screenshots cases experiments report pages campaign
 
 ##@ Set up
 help: ## list the commands, each with its variables
@@ -130,12 +130,15 @@ mutants: runtime develop ## mutation tests of the packet tests, on apswitch: ONL
 
 ##@ Test
 # What is built is built side by side: each has a long end on one core.
-test: tested ## all tests whose outcome is independent of the machine's load: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
+test: asked tested ## all tests whose outcome is independent of the machine's load: PART=check|rust|switch|hosts|controller|topologies|experiments|project|ptf
 	@$(VENV)/python tools/test.py $(PART)
 
-test-all: tested ## the same, then tests in real time, radios, ns-3, packages in fresh roots, mutants and BMv2: PART=...
+test-all: asked tested ## the same, then tests in real time, radios, ns-3, packages in fresh roots, mutants and BMv2: PART=...
 	@tools/install.sh ns3 || echo "ns-3 is missing; the tests that need it will say so"
 	@$(VENV)/python tools/test.py --all $(PART)
+
+asked:
+	@python3 tools/test.py --asked $(PART)
 
 tested: system
 	@$(MAKE) --no-print-directory -j2 switch develop
@@ -145,12 +148,12 @@ tested: system
 	@$(VENV)/python -m accesspoint.topologies.targets
 	@$(VENV)/python -m accesspoint.topologies.wifi.requirements || true
 
-quick: develop ## lint, words, types, and the test files that changed since main
-	@$(VENV)/python tools/test.py --quick
+quick: asked develop ## lint, words, types, and tests without labs of what changed since main: PART=controller
+	@$(VENV)/python tools/test.py --quick $(PART)
 
 ##@ Documents, packages and generated files
 docs: develop ## build the documentation's site into out/site
-	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/python -m mkdocs build
 
 check: check-text check-native check-python check-rust ## format, lint, types and imports
 

@@ -28,7 +28,10 @@ def ns3() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in ns-3 as long: its wheel has 300 MB."""
+    """Mark the tests in ns-3 as long, as its wheel has 300 MB, and those that need root as labs."""
     for item in items:
-        if "ns3" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "ns3" in fixtures:
             item.add_marker(pytest.mark.long)
+        if "root" in fixtures or any("root" in mark.kwargs.get("reason", "") for mark in item.iter_markers("skipif")):
+            item.add_marker(pytest.mark.lab)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the packet tests against a target: `python ptf-tests/run.py --target apswitch|bmv2 [--test NAME] [-v]`.
+"""Run the packet tests against a target: `python ptf-tests/run.py --target apswitch|bmv2 [--test NAME] [-j 4] [-v]`.
 
 With `--connections N` only the model of connections runs: on apswitch in virtual time, elsewhere behind PTF.
 
 The run has a network namespace without a name: it and its interfaces vanish with the last process in it, however the
-run ends. A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface
-1@veth3 --interface 2@veth5 ...`, the interfaces being where the tests send and receive.
+run ends. With `-j N` there are N of them with a switch each, which share the tests: these wait more than they compute.
+A target that runs already, as a Tofino does, is named instead: `--address 192.0.2.1:9559 --interface 1@veth3
+--interface 2@veth5 ...`, the interfaces being where the tests send and receive.
 
 Results go to out/ptf/TARGET.json, those of a second run at the same time to out/ptf/TARGET-2.json. Exit code: 0 all
 passed, 1 a test failed, 2 the run could not be made.
@@ -16,12 +17,15 @@ import ctypes
 import fcntl
 import itertools
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -201,15 +205,67 @@ def run_tests(
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
     command += ["--debug", "debug" if arguments.verbose else "info"]
     command += ["--test-case-timeout", str(CASE_TIMEOUT + more), *tests]
-    process = start(command)
-    try:
-        process.wait(timeout=RUN_TIMEOUT + more)
-    except subprocess.TimeoutExpired:
-        pass  # what has no outcome has failed
-    finally:
-        stop(process)
+    with ExitStack() as stack:
+        output = None if arguments.jobs == 1 else stack.enter_context(open(out / "ptf.out", "w+"))
+        process = start(command, stdout=output, stderr=output)
+        try:
+            process.wait(timeout=RUN_TIMEOUT + more)
+        except subprocess.TimeoutExpired:
+            pass  # what has no outcome has failed
+        finally:
+            stop(process)
+        if output:  # in one piece, as other shares run
+            output.seek(0)
+            print(output.read(), end="", flush=True)
     lines = results.read_text().splitlines() if results.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def run_share(
+    tests: list[str], target: Target, place: Place, out: Path, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Run tests on a target in a network namespace of its own, or on the one that runs already; return outcomes."""
+    interfaces = {} if arguments.address else enter_namespace()
+    (out / "log").mkdir(parents=True, exist_ok=True)
+    for old in out.glob("target.*"):
+        old.unlink()
+    log, switch, ended = out / "target.log", None, None
+    if not arguments.address:
+        with open(out / "target.out", "wb") as output:
+            switch = start(target.command(interfaces, log), stdout=output, stderr=output)
+    try:
+        push_pipeline(target, place, switch, log)
+        outcomes = run_tests(tests, arguments.tests, target, place, out, arguments)
+        ended = switch.poll() if switch else None
+    finally:
+        if switch:
+            stop(switch)
+    # A test that PTF could not finish has no outcome; a target that ended is a failure whatever the tests say.
+    done = {outcome["test"] for outcome in outcomes}
+    outcomes += [
+        {"test": name, "status": "failed", "reason": "did not run to its end"} for name in tests if name not in done
+    ]
+    if ended is not None:
+        outcomes.append({"test": "target", "status": "failed", "reason": f"ended with code {ended}; its log: {log}"})
+    return outcomes
+
+
+def run_shares(
+    tests: list[str], target: Target, place: Place, out: Path, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Run tests in as many processes at a time as `arguments.jobs` says, each with its own target and folder."""
+    if arguments.jobs == 1:
+        return run_share(tests, target, place, out, arguments)
+    # A process has one network namespace.
+    pool = ProcessPoolExecutor(
+        arguments.jobs, multiprocessing.get_context("fork"), libc.prctl, (PR_SET_PDEATHSIG, signal.SIGTERM)
+    )
+    with pool:
+        shares = [
+            pool.submit(run_share, tests[first :: arguments.jobs], target, place, out / str(first + 1), arguments)
+            for first in range(min(arguments.jobs, len(tests)))
+        ]
+        return [outcome for share in shares for outcome in share.result()]
 
 
 def own_folder(base: Path) -> Path:
@@ -259,6 +315,9 @@ def main() -> int:
     parser.add_argument("--target", choices=TARGETS, default="apswitch")
     parser.add_argument("--test", metavar="NAME", help="a file (test_mark) or a test (test_mark.MarkEct0)")
     parser.add_argument("--tests", metavar="DIR", type=Path, default=TESTS, help="where the tests are, if not here")
+    parser.add_argument(
+        "-j", "--jobs", metavar="N", type=int, default=1, help="targets that share the tests; by default %(default)s"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="log every packet to out/ptf/TARGET/log")
     parser.add_argument(
         "--cases", metavar="N", type=int, default=CASES, help="of test_model, for its model; by default %(default)s"
@@ -285,39 +344,26 @@ def main() -> int:
     arguments = parser.parse_args()
     target = TARGETS[arguments.target]
     out = own_folder(ROOT / "out/ptf" / arguments.target)
-    log = out / "target.log"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if arguments.connections and arguments.target == "apswitch" and not (arguments.ptf or arguments.address):
             return run_connections(arguments)
+        if arguments.jobs < 1 or (arguments.address and arguments.jobs > 1):
+            raise RunError(f"--jobs {arguments.jobs}: 1 or more, and 1 with --address, which names one target")
         if arguments.address:
             target_version, address = f"at {arguments.address}", arguments.address
             hosts = named_interfaces(arguments.interface)
         else:
             target_version, address = target.version(), GRPC_ADDRESS
             hosts = {port: f"host{port}" for port in PORTS}
+        place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
         if arguments.connections:
             target = replace(target, links={SLOW: CONNECTIONS_LINK}, slow_down=target.slow_for_connections)
-        place = Place(address, hosts, *find_program(target, arguments.program.resolve(), arguments.device_config))
-        interfaces = {} if arguments.address else enter_namespace()
         tests = find_tests(CONNECTIONS_TEST if arguments.connections else arguments.test, arguments.tests)
         if not arguments.connections:
             tests = [name for name in tests if not name.startswith(CONNECTIONS_TEST)]  # the slow port is too slow
-        (out / "log").mkdir(parents=True, exist_ok=True)
-        for old in out.glob("target.*"):
-            old.unlink()
         started = time.time()
-        switch = None
-        if not arguments.address:
-            with open(out / "target.out", "wb") as output:
-                switch = start(target.command(interfaces, log), stdout=output, stderr=output)
-        try:
-            push_pipeline(target, place, switch, log)
-            outcomes = run_tests(tests, arguments.tests, target, place, out, arguments)
-            ended = switch.poll() if switch else None
-        finally:
-            if switch:
-                stop(switch)
+        outcomes = run_shares(tests, target, place, out, arguments)
     except (RunError, MissingTargetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -325,13 +371,6 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
         return 130
 
-    # A test that PTF could not finish has no outcome; a target that ended is a failure whatever the tests say.
-    done = {outcome["test"] for outcome in outcomes}
-    outcomes += [
-        {"test": name, "status": "failed", "reason": "did not run to its end"} for name in tests if name not in done
-    ]
-    if ended is not None:
-        outcomes.append({"test": "target", "status": "failed", "reason": f"ended with code {ended}; its log: {log}"})
     totals = {
         status: sum(outcome["status"] == status for outcome in outcomes) for status in ("passed", "failed", "skipped")
     }

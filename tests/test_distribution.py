@@ -132,12 +132,20 @@ def test_accesspoint_beside_modules_of_the_same_names_runs_a_lab(installed: Path
 def test_the_virtual_environment_knows_the_checkout_after_all_else(tmp_path: Path) -> None:
     """A script of any folder finds accesspoint, and its own modules first: `make setup` wrote a .pth file."""
     (tmp_path / "controller.py").write_text("name = 'mine'\n")
-    (tmp_path / "script.py").write_text("import accesspoint, controller; print(accesspoint.__file__, controller.name)")
+    for room in ("experiments", "tests", "tools", "hosts"):  # without __init__.py, as a namespace package
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "own.py").write_text("name = 'mine'\n")
+    (tmp_path / "script.py").write_text(
+        "import accesspoint, controller\n"
+        "import experiments.own, tests.own, tools.own, hosts.own\n"
+        "print(accesspoint.__file__, controller.name)\n"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"{ROOT / 'accesspoint/__init__.py'} mine\n"
+    found, name = done.stdout.split()
+    assert Path(found).resolve() == ROOT / "accesspoint/__init__.py" and name == "mine"
 
 
 def experiments(folder: Path, installed: Path, *words: str) -> str:

@@ -23,6 +23,8 @@ INTERFACES = [word for port in (1, 2, 3, 4) for word in ("--interface", f"{port}
         ([], "tofino is not started here"),
         (["--address", "127.0.0.1:9"], "port 1 has no interface"),
         (["--address", "127.0.0.1:9", "--interface", "5@eth0"], "--interface 5@eth0 is not PORT@NAME"),
+        (["--address", "127.0.0.1:9", *INTERFACES, "--jobs", "2"], "--jobs 2: 1 or more, and 1 with --address"),
+        (["--jobs", "0"], "--jobs 0: 1 or more"),
         (["--address", "127.0.0.1:9", *INTERFACES], "name it with --device-config FILE"),
         (["--address", "127.0.0.1:9", *INTERFACES, "--device-config", "no/such"], "no/such is missing"),
     ],
@@ -60,3 +62,13 @@ def test_a_target_that_runs_already(tmp_path: Path) -> None:
     assert "apswitch: 4 passed, 0 failed" in done.stdout
     written = Path(done.stdout.strip().rpartition("written: ")[2])
     assert json.loads(written.read_text())["versions"]["apswitch"] == f"at {ADDRESS}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+@pytest.mark.skipif(not APSWITCH.exists(), reason="apswitch is missing; build it with: make switch")
+def test_targets_share_the_tests() -> None:
+    done = subprocess.run([*RUN, "--test", "test_roles", "--jobs", "3"], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "apswitch: 4 passed, 0 failed" in done.stdout and done.stdout.count("\nOK\n") == 3
+    outcomes = json.loads(Path(done.stdout.strip().rpartition("written: ")[2]).read_text())["tests"]
+    assert len({outcome["test"] for outcome in outcomes}) == 4

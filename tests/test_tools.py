@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,37 @@ def test_a_part_that_is_none_is_named() -> None:
     done = subprocess.run([sys.executable, ROOT / "tools/test.py", "swich"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
+
+
+@pytest.mark.parametrize("goal", ["test", "test-all", "quick"])
+def test_make_names_a_part_that_is_none_before_it_installs_anything(goal: str, tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    for file in ("Makefile", "tools/test.py"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    command = ["make", goal, "PART=swich"]
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
+
+
+def test_tools_that_make_does_not_install_are_named_at_its_start(tmp_path: Path) -> None:
+    (tmp_path / "cargo").write_text("#!/bin/sh\necho cargo 1.63.0\n")
+    (tmp_path / "cargo").chmod(0o755)
+    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "make").symlink_to(str(shutil.which("make")))
+    done = subprocess.run(["make", "asked"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2 and len(errors) == 2, done.stderr
+    assert errors[0].startswith("error: cc is missing: ") and "apt install gcc" in errors[0]
+    assert errors[1].startswith("error: cargo is too old (cargo 1.63.0): ") and "rustup.rs" in errors[1]
+
+
+def test_quick_takes_the_tests_that_import_what_changed() -> None:
+    script = RUNNER + "print(*runner.tests_of({'controller/law/pi2.py', 'tests/test_words.py', 'README.md'}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {"controller/tests/test_law.py", "tests/test_words.py"} <= set(done.stdout.split())
+    assert "controller/tests/test_tls.py" not in done.stdout.split()
 
 
 def run_as_a_part(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -161,4 +193,4 @@ def test_every_module_that_make_runs_exists() -> None:
     named += re.findall(r" -m \$\(if [^,]*,[^,]*,([\w.]+)", text)
     assert len(named) > 15
     assert [name for name in named if not importlib.util.find_spec(name)] == []
-    assert {name.partition(".")[0] for name in named} <= {"accesspoint", "tools"}
+    assert {name.partition(".")[0] for name in named} <= {"accesspoint", "tools", "mkdocs"}

@@ -104,9 +104,12 @@ install_python() {
         fi
     fi
     install_requirements requirements.txt
-    # The checkout's packages are found from any folder, after whatever lies beside a user's script.
+    # `accesspoint` is found from any folder, after whatever lies beside a user's script, and no other folder of the
+    # checkout: a package in sys.path precedes a user's folder of this name that has no __init__.py.
+    mkdir -p .venv/import
+    ln -sfn ../../accesspoint .venv/import/accesspoint
     .venv/bin/python -c 'import os, sysconfig
-open(sysconfig.get_path("purelib") + "/access-point.pth", "w").write(os.getcwd() + "\n")'
+open(sysconfig.get_path("purelib") + "/access-point.pth", "w").write(os.getcwd() + "/.venv/import\n")'
 }
 
 # Both lists have stamps: what was installed last stands in .venv.

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make test`, `make test-all`, `make quick`: run the tests, and report what ran, what was skipped and how to run it.
 
-.venv/bin/python tools/test.py [--all | --quick] [PART...]
+.venv/bin/python tools/test.py [--all | --quick | --asked] [PART...]
 
 `make test` runs what the machine's load cannot change, and one short lab of each kind. `make test-all` adds tests that
 keep times (mark `realtime`) and those that take long or need radios, ns-3 or a root of their own (mark `long`), one
-after the other, then mutants and BMv2. Nothing that fails is tried again.
+after the other, then mutants and BMv2. Nothing that fails is tried again. `make` calls it with `--asked` before it
+installs anything: a part that is none, and a tool that it does not install, are named then.
 """
 
 import argparse
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,8 +30,14 @@ PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
 CARGO = ("cargo", "test", "--release", "--quiet")
 FAST, REST = "not realtime and not long", "realtime or long"
-TOOLS = {  # a command, or a file -> what a part needs it for
-    "cargo": "build and test the switch and the hosts: install Rust 1.95 or newer",
+QUICK = f"{FAST} and not lab"
+MAX_QUICK_SECONDS = 45  # of tests, so that `make quick` takes no more than 60 s
+RUST = (1, 95)
+BEFOREHAND = {  # a command -> what it is needed for, and its mend; `make` installs what else is missing
+    "cargo": "build and test the switch and the hosts: install Rust 1.95 or newer, from https://rustup.rs",
+    "cc": "link what cargo builds: apt install gcc libc6-dev",
+}
+TOOLS = BEFOREHAND | {
     "mnexec": "run labs: apt install mininet",
     "clang": "build the hosts' BPF programs: tools/install.sh bpf",
 }
@@ -108,7 +117,7 @@ def folder(room: str, workers: int = 1) -> Callable[[Outcome, str], None]:
 
 def ptf(outcome: Outcome, marks: str) -> None:
     """Run the packet tests on apswitch, and the model of connections."""
-    call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch")
+    call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch", "--jobs", "4")
     call(outcome, PYTHON, "ptf-tests/run.py", "--target", "apswitch", "--connections", "200")
 
 
@@ -125,16 +134,22 @@ def mutants(outcome: Outcome, marks: str) -> None:
     call(outcome, PYTHON, "-m", "accesspoint.ptf_tests.mutants")
 
 
+FOLDERS = {
+    "controller": "controller",
+    "topologies": "topologies",
+    "project": "tests",
+    "experiments": "experiments",
+    "switch": "switch/tests",
+    "hosts": "hosts/tests",
+}
+"""Parts that are the tests of a folder."""
+WORKERS = {"controller": 2}
+"""Files of a part that are tested at a time: where tests wait more than they compute."""
 PARTS = {
     "compile": compile_tests,
     "rust": rust,
     "ptf": ptf,
-    "controller": folder("controller", workers=2),  # they wait more than they compute
-    "topologies": folder("topologies"),
-    "project": folder("tests"),
-    "experiments": folder("experiments"),
-    "switch": folder("switch/tests"),
-    "hosts": folder("hosts/tests"),
+    **{part: folder(where, WORKERS.get(part, 1)) for part, where in FOLDERS.items()},
     "check": check,
     "bmv2": bmv2,
     "mutants": mutants,
@@ -218,8 +233,36 @@ def changed() -> set[str]:
     return found
 
 
-def quick() -> dict[str, Outcome]:
-    """Check what changed since main, and run the test files among it."""
+def imports(file: Path) -> set[str]:
+    """Return the modules that a Python file imports, with the names that it takes out of each."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+def tests_of(files: set[str]) -> list[str]:
+    """Return the test files among these, and those that import one of them; ptf's need a switch and are left out."""
+    modules = set()
+    for file in files:
+        if file.endswith(".py"):
+            names = Path(file.replace("ptf-tests", "ptf_tests")).with_suffix("").parts
+            names = names[:-1] if names[-1] == "__init__" else names
+            modules.add(".".join(names if names[0] == "accesspoint" else ("accesspoint", *names)))
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.py"], cwd=ROOT, capture_output=True)
+    tests = [
+        name
+        for name in listed.stdout.decode().split()
+        if Path(name).name.startswith("test_") and "/tests/" in f"/{name}" and not name.startswith("ptf-tests/")
+    ]
+    return [name for name in tests if (ROOT / name).exists() and (name in files or imports(ROOT / name) & modules)]
+
+
+def quick(parts: Sequence[str]) -> dict[str, Outcome]:
+    """Check what changed since main, and run the tests of it that need no lab. parts: only their tests; empty: all."""
     files = changed()
     outcome = Outcome()
     began = time.monotonic()
@@ -229,27 +272,44 @@ def quick() -> dict[str, Outcome]:
     call(outcome, str(bin_ / "ruff"), "format", "--check", ".")
     if any(file.endswith(".py") for file in files):
         call(outcome, str(bin_ / "mypy"))
+        call(outcome, str(bin_ / "lint-imports"))
     if any(file.endswith((".c", ".cc", ".h")) for file in files):
         call(outcome, "make", "--no-print-directory", "check-native")
     if any(file.endswith((".rs", "Cargo.toml")) for file in files):
-        call(outcome, "cargo", "check", "--quiet", "--workspace", "--all-targets")
-    tests = [file for file in sorted(files) if Path(file).name.startswith("test_") and (ROOT / file).exists()]
-    for file in tests:
-        if not file.startswith("ptf-tests/"):  # ptf's, which need a switch
-            pytest(outcome, FAST, file)
+        call(outcome, "cargo", "fmt", "--all", "--check")
+        call(outcome, "cargo", "check", "--release", "--quiet", "--workspace", "--all-targets")
+    folders = tuple(f"{FOLDERS.get(part, part)}/" for part in parts or FOLDERS)
+    tests_began = time.monotonic()
+    for file in tests_of(files):
+        if not file.startswith(folders):
+            continue
+        if time.monotonic() - tests_began > MAX_QUICK_SECONDS:
+            outcome.skipped[
+                f"{file}, after {MAX_QUICK_SECONDS} s of tests: run it with pytest, or all with: make test"
+            ] += 1
+        else:
+            pytest(outcome, QUICK, file)
     outcome.seconds = time.monotonic() - began
     return {"check": outcome}
 
 
-def missing() -> list[str]:
-    """Return a line for each tool that is missing, with the fix."""
-    return [f"error: {tool} is missing: needed to {what}" for tool, what in TOOLS.items() if not shutil.which(tool)]
+def missing(tools: dict[str, str]) -> list[str]:
+    """Return a line for each tool that is missing or too old, with the fix."""
+    lines = [f"error: {tool} is missing: needed to {what}" for tool, what in tools.items() if not shutil.which(tool)]
+    if "cargo" in tools and shutil.which("cargo"):
+        said = subprocess.run(["cargo", "--version"], cwd=ROOT, capture_output=True, text=True)
+        found = re.match(r"cargo (\d+)\.(\d+)", said.stdout)
+        if not found or (int(found[1]), int(found[2])) < RUST:
+            have = said.stdout.strip() or said.stderr.strip().partition("\n")[0]
+            lines.append(f"error: cargo is too old ({have}): needed to {tools['cargo']}")
+    return lines
 
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--all", action="store_true", help="tests in real time, mutants and BMv2, too")
     parser.add_argument("--quick", action="store_true", help="lint, types, and the test files that changed")
+    parser.add_argument("--asked", action="store_true", help="run nothing: say which part or tool is missing")
     parser.add_argument("part", nargs="*", help=f"only these: {', '.join(PARTS)}")
     options = parser.parse_args(words)
     if unknown := [name for name in options.part if name not in PARTS]:
@@ -257,12 +317,14 @@ def main(words: list[str]) -> int:
         for name, what in CONTENTS.items():
             print(f"  {name:<12} {what}", file=sys.stderr)
         return 2
-    if lines := missing():
+    if lines := missing(BEFOREHAND if options.asked else TOOLS):
         print("\n".join(lines), file=sys.stderr)
         return 2
+    if options.asked:
+        return 0
     began = time.monotonic()
     if options.quick:
-        outcomes = quick()
+        outcomes = quick(options.part)
     elif options.part:
         outcomes = run_rows((options.part,), "" if options.all else FAST)
     else:

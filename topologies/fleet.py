@@ -215,6 +215,8 @@ class Fleet:
         self._namespaces: list[Namespace] = []
         self._relaying: threading.Thread | None = None
         self._runner = asyncio.Runner()
+        # One client, as each reads the system's certificates; a connection a request, as replicas come and go.
+        self._http = httpx.Client(timeout=20, limits=httpx.Limits(max_keepalive_connections=0))
 
     def __enter__(self) -> Self:
         try:
@@ -255,7 +257,7 @@ class Fleet:
     def ask(self, method: str, path: str, replica: int = 0, **options: Any) -> httpx.Response:
         """A request to a replica, as an admin; raises `httpx.HTTPError`."""
         headers = {"authorization": f"Bearer {self.token}"} | options.pop("headers", {})
-        return httpx.request(method, f"{self.urls[replica]}/api/v1{path}", headers=headers, timeout=20, **options)
+        return self._http.request(method, f"{self.urls[replica]}/api/v1{path}", headers=headers, **options)
 
     def get(self, path: str, replica: int = 0) -> Any:
         """Return a replica's answer to GET; None while it does not answer."""

@@ -249,6 +249,8 @@ class Controller:
         """`arguments` are its own; `before` is a command that runs the one that follows it."""
         self.errors = config.with_suffix(".stderr")
         self._said = b""
+        # One client, as each reads the system's certificates; a connection a request, as people's are.
+        self._http = httpx.Client(timeout=WAIT_SECONDS, limits=httpx.Limits(max_keepalive_connections=0))
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", "accesspoint.controller", "--config", str(config), *arguments],
             cwd=root,
@@ -298,7 +300,7 @@ class Controller:
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Any request, as an admin."""
         headers = {"authorization": f"Bearer {self.token}"} | options.pop("headers", {})
-        return httpx.request(method, self.url + path, headers=headers, timeout=WAIT_SECONDS, **options)
+        return self._http.request(method, self.url + path, headers=headers, **options)
 
     def counter(self, name: str, port: int) -> int:
         """Packets of one counter of a port, all classes together."""

@@ -207,7 +207,8 @@ class Model(RuleBasedStateMachine):
         self.makeable = False
         self._desire(made(number, self.desired.device_id ^ 1, True))
         self.run(soon)
-        assert self.points.get("ap1") is runs
+        # An access point that an earlier change is replacing ends before the next one begins.
+        assert runs is None or self.points.get("ap1") is runs
 
     @rule(session=st.sampled_from([0, 0, 1]), number=st.integers(0, 3), soon=SOON)
     def change_what_is_refused(self, session: int, number: int, soon: float) -> None:

@@ -7,6 +7,7 @@ Columns: run, time_s, quantity, source, value, span_s. `runs` in the file's meta
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from accesspoint.experiments.runs.store import Run
 FOLDER = "raw"
 MAX_BYTES = 2_500_000  # in the checkout
 RUNS = b"runs"
+COLUMNS = ("time_s", "quantity", "value", "span_s", "source")  # as `Sample` takes them
 
 
 def keep(runs: Sequence[Run], name: str, results: Path, beside: Path) -> dict[str, Any]:
@@ -70,12 +72,16 @@ def _facts(run: Run) -> dict[str, Any]:
 
 def read(path: Path) -> Iterator[tuple[Mapping[str, Any], Raw]]:
     """Every run of a file: what it was, and what it measured."""
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path, use_threads=False)
+    table = pq.read_table(path, columns=["run", *COLUMNS], use_threads=False)
+    counts = pc.value_counts(table.column("run").cast(pa.string())).to_pylist()
+    ends = itertools.accumulate(count["counts"] for count in counts)  # `table` wrote run after run
+    rows = {count["values"]: (end - count["counts"], end) for count, end in zip(counts, ends, strict=True)}
     for run, facts in json.loads(table.schema.metadata[RUNS]).items():
-        columns = table.filter(pc.field("run") == run).to_pydict()
-        rows = zip(*(columns[name] for name in ("time_s", "quantity", "value", "span_s", "source")), strict=True)
-        samples = [Sample(*row) for row in rows]
+        first, end = rows.get(run, (0, 0))  # a run that measured nothing has no rows
+        own = table.slice(first, end - first)
+        samples = [Sample(*row) for row in zip(*(own.column(name).to_pylist() for name in COLUMNS), strict=True)]
         yield facts, Raw(samples, facts["seconds"], facts["scale"], facts["point"], facts["arm"])

@@ -170,8 +170,9 @@ class LanesShareByWeight(SharesTest):
     def runTest(self) -> None:
         for order in self.both_ways((400, 100), rate=0, counts=(24, 24), size=200):
             self.assertEqual((order.count("A"), order.count("B")), (24, 24))
-            # In one round of deficit round robin A may send 1514 bytes and B 378.
-            self.assertLess(order[: order.rindex("A")].count("B"), 12, order)
+            # In one round of deficit round robin A may send 1514 bytes and B 378. B has a whole round, too, if the
+            # target takes its frames first, which come through another port: 7 and 2 for each of three rounds.
+            self.assertLess(order[: order.rindex("A")].count("B"), 7 + 2 * 3 + 2, order)
 
 
 class LaneKeepsItsRate(SharesTest):

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 6] = ["core", "dataplane", "p4runtime", "gnmi", "cli", "reference"];
+const CRATES: [&str; 7] = ["core", "dataplane", "p4runtime", "gnmi", "thrift", "cli", "reference"];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {

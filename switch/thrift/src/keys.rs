@@ -7,8 +7,8 @@ use apswitch_dataplane::control::{
 use thrift::protocol::TType;
 
 use crate::call::{Call, Refusal, bytes_field, declared, field, i32_field};
+use crate::code;
 use crate::message::{Fields, Value as Wire};
-use crate::tables::code;
 
 /// BMv2's priorities are taken from this, as its own server of P4Runtime does: the smaller one wins there.
 const MAX_PRIORITY: i32 = i32::MAX;

@@ -15,6 +15,7 @@
 
 mod arrays;
 mod call;
+mod code;
 mod copies;
 mod handles;
 mod keys;

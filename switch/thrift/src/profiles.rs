@@ -8,9 +8,10 @@ use thrift::protocol::TType;
 
 use crate::Handler;
 use crate::call::{Answered, Call, Codes, Refusal, declared};
+use crate::code;
 use crate::keys::{self, handle, id};
 use crate::message::{Fields, Value};
-use crate::tables::{MAX_ENTRIES, code};
+use crate::tables::MAX_ENTRIES;
 
 const MEMBER: Codes = Codes {
     not_found: code::INVALID_MBR_HANDLE,
