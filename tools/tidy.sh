@@ -15,8 +15,11 @@ git ls-files 'hosts/algorithms/*.c' | tidy
 libbpf=$(find target/release/build -path '*/libbpf-sys-*/out/include' -prune -print -quit 2>/dev/null || true)
 if [ -n "$libbpf" ]; then
     git ls-files 'hosts/*.bpf.c' | tidy -target bpf -D__TARGET_ARCH_x86 -Ihosts/bpf -isystem "$libbpf"
+    # inject.py and mark.py define the numbers.
+    git ls-files 'checks/*.bpf.c' | tidy -target bpf -D__TARGET_ARCH_x86 -DFRAMES=1024 -DFRAME_BYTES=64 -DBATCH=64 -DSHARE=1024 \
+        -isystem "$libbpf" -isystem "/usr/include/$(uname -m)-linux-gnu"
 else
-    echo "clang-tidy skips hosts/*.bpf.c: libbpf's headers are missing, \`make switch\` unpacks them"
+    echo "clang-tidy skips *.bpf.c: libbpf's headers are missing, \`make switch\` unpacks them"
 fi
 
 ns3=$(.venv/bin/python -c 'import importlib.util as u; s = u.find_spec("ns3"); print(*(s.submodule_search_locations if s else ()))')

@@ -167,7 +167,7 @@ class Relay:
 
 
 @dataclass
-class AccessPoint:
+class FleetMember:
     """An access point of the fleet, with its switch, agents, station and server."""
 
     name: str
@@ -210,7 +210,7 @@ class Fleet:
         self.engine_port = free_port()
         self.urls = [f"http://127.0.0.1:{port or free_port()}" for port in rest]
         self.parts: dict[str, Part] = {}
-        self.access_points: list[AccessPoint] = []
+        self.access_points: list[FleetMember] = []
         self.token = ""
         self._namespaces: list[Namespace] = []
         self._relaying: threading.Thread | None = None
@@ -331,7 +331,7 @@ class Fleet:
             far.ip("link", "set", "eth0", "up")
             far.run("ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off", check=False)
         grpc = "127.0.0.1:9559"
-        ap = AccessPoint(name, within, station, server, Relay(within, ENGINE_PORT, self.engine_port))
+        ap = FleetMember(name, within, station, server, Relay(within, ENGINE_PORT, self.engine_port))
         self.access_points.append(ap)
         links = {port: f"rate={rate}bit,limit=1000" for port, rate in self._rates.items()}
         wiring = targets.Wiring({1: "port1", 2: "port2"}, grpc, links=links)

@@ -332,7 +332,7 @@ class Rest(Server):
         return token
 
 
-class AccessPoint(Rest):
+class RestWithSwitch(Rest):
     """The controller with a switch: a station from which a steady stream of packets goes to the uplink, and two ports
     of other stations, to one of which they roam. places: those of `Rest`; ports (the far ends' interfaces)."""
 
@@ -451,5 +451,5 @@ class Cwnd(Server):
 
 
 SERVERS: dict[str, type[Server]] = {
-    server.name: server for server in (Switch, Rest, AccessPoint, Receiver, Proxy, Sessions, Probe, Cwnd)
+    server.name: server for server in (Switch, Rest, RestWithSwitch, Receiver, Proxy, Sessions, Probe, Cwnd)
 }

@@ -18,7 +18,7 @@ CHECKS = (
 )  # fmt: skip
 SHORT = ["--max-examples", "5", "--max-time", "12"]
 LONG = ["--max-examples", "150"]
-LEAST = 10_000
+MIN_GENERATED = 10_000
 """Requests of the long form."""
 
 
@@ -46,6 +46,6 @@ def test_every_answer_is_told_of(link_lab: SwitchLab, tmp_path: Path, long: bool
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-1000:]
-    assert not long or json.loads(report.read_text())["test_cases"]["generated"] >= LEAST
+    assert not long or json.loads(report.read_text())["test_cases"]["generated"] >= MIN_GENERATED
     assert controller.request("GET", "/readyz").status_code == 200
     assert "Traceback" not in controller.errors.read_text()

@@ -14,7 +14,7 @@ from accesspoint.experiments.measure.intervals import of_part
 
 OURS = "ours"
 LEVEL = 0.02  # of CAKE's figure
-LEAST = 0.001  # Mb/s or ms; a ratio of less says nothing
+MIN_FIGURE = 0.001  # Mb/s or ms; a ratio of less says nothing
 Word = Literal["ahead", "level", "behind"]
 WORDS: tuple[Word, ...] = ("ahead", "level", "behind")
 
@@ -33,7 +33,7 @@ class Judged:
 
     def word(self, ours: float, cake: float) -> Word:
         """Return this access point's standing."""
-        ours, cake = max(ours, LEAST), max(cake, LEAST)
+        ours, cake = max(ours, MIN_FIGURE), max(cake, MIN_FIGURE)
         if abs(ours / cake - 1) <= LEVEL:
             return "level"
         return "ahead" if (ours < cake) == self.less else "behind"
@@ -88,7 +88,7 @@ def tally(
 
 
 def _pair(ours: float, cake: float) -> Pair:
-    return Pair(float(f"{max(cake, LEAST):.6g}"), float(f"{max(ours, LEAST):.6g}"))
+    return Pair(float(f"{max(cake, MIN_FIGURE):.6g}"), float(f"{max(ours, MIN_FIGURE):.6g}"))
 
 
 def _ratio(ours: float, cake: float) -> str:
