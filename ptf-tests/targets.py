@@ -7,6 +7,7 @@ All that tests must not know is here, or in the controller's adapter. A target t
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from accesspoint.controller.agent import target as adapter
@@ -151,7 +152,7 @@ TARGETS = {
     "apswitch": Target("apswitch", links={SLOW: f"rate={SLOW_FRAMES * 1000 * 8}bit,limit={SLOW_QUEUE}"}),
     "bmv2": Target(
         "bmv2",
-        slow_down=lambda: bmv2.set_pace(THRIFT_PORT, SLOW, SLOW_FRAMES),
+        slow_down=partial(bmv2.set_pace, THRIFT_PORT, SLOW, SLOW_FRAMES),
         slow_for_connections=pace_connections,
         cannot={
             "test_gate.LostPacketGivesBackItsPlace": "its P4Runtime server neither reads nor writes registers",
