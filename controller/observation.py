@@ -35,8 +35,8 @@ class Measure:
     """Description for people."""
     unit: Unit
     of: Callable[..., float | None]
-    """Returns its value from an `AccessPoint`; for a port also from its `PortRegulator`, for a class also from its id.
-    For a station it takes its `UsageObservation`."""
+    """Returns its value from a `ManagedAccessPoint`; for a port also from its `PortRegulator`, for a class also from
+    its id. For a station it takes its `UsageObservation`."""
     metric: str = ""
     """Name in Prometheus; empty: it is not there."""
     counter: bool = False

@@ -56,7 +56,7 @@ def is_live(before: AccessPointConfig, after: AccessPointConfig) -> bool:
     )
 
 
-class AccessPoint:
+class ManagedAccessPoint:
     """One access point: its session with the switch, its stations, its flows and its loop.
 
     Args:

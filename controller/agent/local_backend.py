@@ -20,7 +20,7 @@ from ..observation import (
     UsageObservation,
     measured,
 )
-from .access_point import AccessPoint
+from .access_point import ManagedAccessPoint
 from .connection import Elect, State, over_grpc
 from .flow import Flow
 from .loop import percentile
@@ -41,7 +41,7 @@ ACTIVE_SECONDS = 10.0
 
 
 class LocalBackend:
-    """The access points of this process; `ready`, `connect` and `elect` as in `AccessPoint`."""
+    """The access points of this process; `ready`, `connect` and `elect` as in `ManagedAccessPoint`."""
 
     lost = 0
     """Samples of history that agents could not keep; those of this process are the service's own."""
@@ -52,7 +52,7 @@ class LocalBackend:
         connect: Callable[[AccessPointConfig], Transport] = over_grpc,
         elect: Elect | None = None,
     ) -> None:
-        self.access_points: dict[str, AccessPoint] = {}
+        self.access_points: dict[str, ManagedAccessPoint] = {}
         self._ready = ready
         self._connect = connect
         self._elect = elect
@@ -100,9 +100,9 @@ class LocalBackend:
 
         self._tasks[name] = asyncio.create_task(run())
 
-    def _make(self, config: AccessPointConfig) -> AccessPoint:
-        # A copy, since `AccessPoint.configure` changes it.
-        return AccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
+    def _make(self, config: AccessPointConfig) -> ManagedAccessPoint:
+        # A copy, since `ManagedAccessPoint.configure` changes it.
+        return ManagedAccessPoint(config.model_copy(), self._ready, self._connect, self._elect)
 
     @staticmethod
     def missing_file(config: AccessPointConfig) -> str | None:
@@ -196,20 +196,20 @@ class LocalBackend:
         cells = await _to_switch(ap, ap.counters())
         return [(*key, *value) for key, value in cells.items()]
 
-    def _find(self, name: str) -> AccessPoint:
+    def _find(self, name: str) -> ManagedAccessPoint:
         if name not in self.access_points:
             raise Refused(AWAY, self.standing(name).reason or f"{name}: not started yet")
         return self.access_points[name]
 
     @staticmethod
-    def _flow(ap: AccessPoint, flow_index: int) -> Flow:
+    def _flow(ap: ManagedAccessPoint, flow_index: int) -> Flow:
         flow = ap.flows.by_index.get(flow_index)
         if flow is None:
             raise Refused(404, f"no flow has index {flow_index}")
         return flow
 
 
-async def _to_switch(ap: AccessPoint, call: Coroutine[Any, Any, T]) -> T:
+async def _to_switch(ap: ManagedAccessPoint, call: Coroutine[Any, Any, T]) -> T:
     """Await a call to the switch, which must be there; raises `Refused`."""
     if ap.connection.state != State.READY:
         call.close()
@@ -217,7 +217,7 @@ async def _to_switch(ap: AccessPoint, call: Coroutine[Any, Any, T]) -> T:
     return await to_switch(ap, call)
 
 
-def observe(ap: AccessPoint) -> Observation:
+def observe(ap: ManagedAccessPoint) -> Observation:
     """Return the state of an access point."""
     durations = ap.loop.durations
     now = time.time()
@@ -241,7 +241,7 @@ def observe(ap: AccessPoint) -> Observation:
     )
 
 
-def _port(ap: AccessPoint, state: PortRegulator, now: float) -> PortObservation:
+def _port(ap: ManagedAccessPoint, state: PortRegulator, now: float) -> PortObservation:
     number = state.port.port
     link = "unknown"
     last_active = ap.activity.get(number)
@@ -272,7 +272,7 @@ def _capacity_problem(state: PortRegulator) -> str | None:
     return f"the link carries {carried}, not {said}, and is regulated by that: correct capacity_bps, or let it be auto"
 
 
-def _flow(ap: AccessPoint, flow: Flow) -> FlowObservation:
+def _flow(ap: ManagedAccessPoint, flow: Flow) -> FlowObservation:
     key, index, table = flow.key, flow.index, ap.loop.flows
     state = ap.loop.ports.get(key.egress_port)
     class_id, feedback = int(table.class_id[index]), float(table.feedback[index])

@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from ..config import AccessPointConfig, ConfigError
-from .access_point import AccessPoint, is_live
+from .access_point import ManagedAccessPoint, is_live
 from .connection import SessionError, State
 from .transport import RpcError
 
@@ -74,8 +74,8 @@ class Reconciler:
     def __init__(
         self,
         name: str,
-        access_points: dict[str, AccessPoint],
-        make: Callable[[AccessPointConfig], AccessPoint],
+        access_points: dict[str, ManagedAccessPoint],
+        make: Callable[[AccessPointConfig], ManagedAccessPoint],
         changed: Callable[[str], None],
     ) -> None:
         self._name = name
@@ -174,7 +174,7 @@ class Reconciler:
         if not config.enabled:
             self._written(ap, revision)
 
-    def _begin(self, ap: AccessPoint, revision: int) -> None:
+    def _begin(self, ap: ManagedAccessPoint, revision: int) -> None:
         ap.revision, ap.written = revision, lambda written: self._written(ap, written)
         ap.fallback = lambda: self._good if self._good and is_live(self._good[0], ap.config) else None
         self._access_points[self._name] = ap
@@ -184,7 +184,7 @@ class Reconciler:
             ap.connection.state = State.STOPPED
             self._written(ap, revision)
 
-    def _written(self, ap: AccessPoint, revision: int) -> None:
+    def _written(self, ap: ManagedAccessPoint, revision: int) -> None:
         self._good = ap.config.model_copy(), revision
         if revision != self._in_effect:
             self._in_effect = revision
@@ -206,7 +206,7 @@ REFUSES, AWAY = 502, 503
 """Statuses of HTTP for a switch that refuses, and one that is away."""
 
 
-async def to_switch(ap: AccessPoint, call: Awaitable[T]) -> T:
+async def to_switch(ap: ManagedAccessPoint, call: Awaitable[T]) -> T:
     """Await a call to the switch; raises `Refused`."""
     try:
         return await call

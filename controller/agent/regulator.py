@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK, AccessPointConfig, Ncr, Port
 from ..law import chosen
 from ..law.base import BUSY_QUEUE, IDLE_SECONDS
-from ..law.shares import Floats, Numbers, demands, demands_behind, divide
+from ..law.shares import Floats, Level, Numbers, demands, demands_behind, divide
 from .capacity import Capacity
 from .feedback import Rate
 from .flow_table import FlowTable
@@ -228,7 +228,7 @@ class PortRegulator:
         self._shared_arrived = counters.arrived_packets
         looked_at = np.fromiter(self.active, np.int64, len(self.active))
         idle = looked_at[self._flows.rates.idle(looked_at, now)]
-        gone = idle[~self._wait(idle)] if self.regulated else idle
+        gone = idle[~self._are_queued(idle)] if self.regulated else idle
         for index in gone.tolist():
             del self.active[index]
         self._flows.active[gone] = False
@@ -249,12 +249,12 @@ class PortRegulator:
             self._flows.stop(looked_at)
         return looked_at
 
-    def _wait(self, flows: Numbers) -> npt.NDArray[np.bool_]:
+    def _are_queued(self, flows: Numbers) -> npt.NDArray[np.bool_]:
         """Return True for each flow that is held back and may have packets in the queue."""
-        waits = self._flows.rates.moved[flows] > self._empty_at
-        return waits & (self._flows.elastic(flows, self.config.features.sparse) > 0) & self.law.thins
+        queued = self._flows.rates.moved[flows] > self._empty_at
+        return queued & (self._flows.elastic(flows, self.config.features.sparse) > 0) & self.law.thins
 
-    def _waiting(self, flows: Numbers, now: float) -> Floats:
+    def _backlog(self, flows: Numbers, now: float) -> Floats:
         """Return the bytes that each of these flows asks to be sent if it is held back: the queue above its target, and
         all of it for one that has fallen silent."""
         silent = self._flows.rates.idle(flows, now)
@@ -309,27 +309,24 @@ class PortRegulator:
         for class_id, wanted in zip(at, desired, strict=True):
             self.class_desired[class_id] = wanted
 
-    def _weights_of(self, flows: Numbers, asked: Floats) -> tuple[Floats, Floats | None]:
-        """Return the flows' weights in the flow term, and their fair shares as bytes/s where they are known before it.
+    def _flow_weights(self, flows: Numbers) -> Floats:
+        """Return the flows' weights in the flow term, whose sum over a class is W (3.2.2), shared by flow alone."""
+        classes, weights = self._flows.class_id[flows], self._flows.weight[flows] * self._flows.station_weight[flows]
+        of_class = np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9)
+        return weights * (np.array(self._weights) / of_class)[classes]
 
-        The sum of w_i over a class is W (3.2.2). With `isolate_stations` shares are by class, then by station, then by
-        flow, and a flow's weight is its share itself: so what a station's ping leaves is for its own download."""
+    def _levels(self, flows: Numbers) -> list[Level]:
+        """Return the groups by which shares are: class, then station, then flow. A flow's weight is its share itself
+        then: so what a station's ping leaves is for its own download."""
         table = self._flows
-        classes, weights, of_class = table.class_id[flows], table.weight[flows], np.array(self._weights)
-        if not self.config.ncr.isolate_stations:
-            weights = weights * table.station_weight[flows]
-            weights = weights * (of_class / np.maximum(np.bincount(classes, weights, minlength=CLASSES), 1e-9))[classes]
-            return weights, None
-        (of_groups, _), first, group = np.unique(
-            np.stack((classes.astype(np.int64), table.station[flows])), axis=1, return_index=True, return_inverse=True
-        )
+        of_flows = np.stack((table.class_id[flows].astype(np.int64), table.station[flows]))
+        (of_groups, _), first, group = np.unique(of_flows, axis=1, return_index=True, return_inverse=True)
         present, classes_of = np.unique(of_groups, return_inverse=True)
-        levels = [
-            (group.reshape(-1), weights),
+        return [
+            (group.reshape(-1), table.weight[flows]),
             (classes_of, table.station_weight[flows[first]]),
-            (np.zeros(present.size, np.int64), of_class[present]),
+            (np.zeros(present.size, np.int64), np.array(self._weights)[present]),
         ]
-        return divide(self._shared, asked, levels)
 
     def _share_among_flows(self, now: float, elapsed: float, fullness: float, flows: Numbers, elastic: Floats) -> None:
         """Set the flow terms, and who of small packets goes ahead.
@@ -346,7 +343,12 @@ class PortRegulator:
         )
         # Nor does what a station sends above its limit get so far.
         rates = table.rates.value[flows] * kept[classes] * (1 - table.held[flows])
-        weights, fair = self._weights_of(flows, demands(rates, elastic)) if flows.size else (rates, rates)
+        levels = self._levels(flows) if ncr.isolate_stations and flows.size else None
+        fair: Floats | None = None
+        if levels is None:
+            weights = self._flow_weights(flows)
+        else:
+            weights, fair = divide(self._shared, demands(rates, elastic), levels)
         terms, desired = self.law.shares(
             table.feedback[flows].tolist(),
             elapsed,
@@ -363,8 +365,8 @@ class PortRegulator:
         table.feedback[flows] = feedback
         if flows.size:
             # A flow far below what it may have is not the cause of the queue.
-            if fair is not None and table.ask_ahead(flows):
-                _, fair = self._weights_of(flows, demands_behind(rates, elastic, self._waiting(flows, now)))
+            if levels is not None and table.ask_ahead(flows):
+                _, fair = divide(self._shared, demands_behind(rates, elastic, self._backlog(flows, now)), levels)
             part = self.config.sparse.fair_share
             fair = (np.array(desired) / weights).max() * weights if fair is None else fair
             allowed = part * fair if part else None

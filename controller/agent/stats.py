@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..config import CLASS_DOWNLINK, CLASS_UPLINK
-from .access_point import AccessPoint
+from .access_point import ManagedAccessPoint
 from .regulator import PortRegulator
 
 INTERVAL = 0.1
@@ -39,7 +39,7 @@ COLUMNS = (
 class Stats:
     """Writes the log; rates are those since the line before."""
 
-    def __init__(self, path: Path, access_points: Mapping[str, AccessPoint]) -> None:
+    def __init__(self, path: Path, access_points: Mapping[str, ManagedAccessPoint]) -> None:
         self._file = path.open("w", newline="", encoding="utf-8")
         self._writer = csv.writer(self._file)
         self._writer.writerow(COLUMNS)
@@ -59,7 +59,7 @@ class Stats:
         finally:
             self._file.close()
 
-    def row(self, ap: AccessPoint, state: PortRegulator, now: float) -> list[object]:
+    def row(self, ap: ManagedAccessPoint, state: PortRegulator, now: float) -> list[object]:
         """Return one line of the log; `now` in seconds since the epoch."""
         volumes = state.volumes
         totals = (

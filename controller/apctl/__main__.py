@@ -90,7 +90,7 @@ def _starting(words: list[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-AccessPoint = Annotated[str, typer.Argument(metavar="ACCESS_POINT", autocompletion=_names)]
+AccessPointArgument = Annotated[str, typer.Argument(metavar="ACCESS_POINT", autocompletion=_names)]
 MaybeAccessPoint = Annotated[str | None, typer.Argument(metavar="[ACCESS_POINT]", autocompletion=_names)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")]
@@ -356,13 +356,13 @@ def _enable(context: typer.Context, access_point: str, enabled: bool) -> None:
 
 
 @application.command()
-def connect(context: typer.Context, access_point: AccessPoint) -> None:
+def connect(context: typer.Context, access_point: AccessPointArgument) -> None:
     """Hold a session with an access point's switch."""
     _enable(context, access_point, True)
 
 
 @application.command()
-def disconnect(context: typer.Context, access_point: AccessPoint) -> None:
+def disconnect(context: typer.Context, access_point: AccessPointArgument) -> None:
     """End the session; the switch keeps forwarding, without feedback."""
     _enable(context, access_point, False)
 
@@ -422,7 +422,7 @@ def apply(context: typer.Context, file: Declared, prune: Prune = False, yes: Yes
 @application.command()
 def rollback(
     context: typer.Context,
-    access_point: AccessPoint,
+    access_point: AccessPointArgument,
     revision: Annotated[int, typer.Argument(help="As `apctl get revisions` has it.")],
 ) -> None:
     """Restore an earlier configuration: `apctl rollback ap1 17`"""
@@ -448,7 +448,7 @@ def delete(
         str,
         typer.Argument(metavar="WHAT", help=", ".join(DELETABLE), autocompletion=_starting(DELETABLE)),
     ],
-    access_point: AccessPoint,
+    access_point: AccessPointArgument,
     rule: Annotated[str | None, typer.Argument(metavar="[RULE]")] = None,
     yes: Yes = False,
 ) -> None:
@@ -474,7 +474,7 @@ def delete(
 
 @application.command()
 def adopt(
-    context: typer.Context, agent: Annotated[str, typer.Argument(metavar="AGENT")], access_point: AccessPoint
+    context: typer.Context, agent: Annotated[str, typer.Argument(metavar="AGENT")], access_point: AccessPointArgument
 ) -> None:
     """Adopt an agent that announces itself: `apctl get agents` lists them."""
     with _client(context) as client:

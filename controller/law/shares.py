@@ -13,9 +13,7 @@ Numbers = npt.NDArray[np.int64]
 Level = tuple[Numbers, Floats]
 """For each member of a level the number of its group in the level above, and its weight in that."""
 
-LEAST = 1.0  # byte/s
-
-
+MIN_SHARE = 1.0  # byte/s
 WAIT_SECONDS = 0.25
 """Seconds in which who waits asks to be sent."""
 
@@ -28,8 +26,8 @@ def demands(rates: Floats, elastic: Floats) -> Floats:
 def demands_behind(rates: Floats, elastic: Floats, waiting: Floats) -> Floats:
     """Return what flows ask for, in bytes/s, where others go ahead of those that are `elastic`.
 
-    What arrives of these says little: a sender that hears nothing sends nothing, and one with the least window sends
-    what is left to it. So they ask for twice what they have, and for the bytes that are `waiting`.
+    The rate of these says little: a sender that hears nothing sends nothing, and one with the least window sends
+    what is left to it. So they ask for twice that, and for the bytes that are `waiting`.
     """
     return rates + elastic * (rates + waiting / WAIT_SECONDS)
 
@@ -45,8 +43,8 @@ def divide(capacity: float, asked: Floats, levels: list[Level]) -> tuple[Floats,
         levels: the innermost first, whose members are the flows; the groups of the outermost are all 0.
 
     Returns:
-        Each flow's part, all in all `capacity`, and `LEAST` at least, so that it can be a weight; and the part that it
-        could have if it asked for more. Both as bytes/s.
+        Each flow's part, all in all `capacity`, and `MIN_SHARE` at least, so that it can be a weight; and the part that
+        it could have if it asked for more. Both as bytes/s.
     """
     wanted = [asked]
     for (groups, _), (above, _) in itertools.pairwise(levels):
@@ -61,4 +59,4 @@ def divide(capacity: float, asked: Floats, levels: list[Level]) -> tuple[Floats,
                 shares[at] = desired_volumes(float(given[group]), want[at].tolist(), weights[at].tolist())
                 level[group] = max(level[group], float((shares[at] / weights[at]).max()))
         given, fair = shares, level[groups] * weights
-    return np.maximum(given, LEAST), fair
+    return np.maximum(given, MIN_SHARE), fair

@@ -18,7 +18,7 @@ from accesspoint.controller.config import AccessPointConfig, Ncr
 from accesspoint.controller.law import LAWS, base, paper, pi2
 from accesspoint.controller.law.base import DeviceTerm, Law
 from accesspoint.controller.law.pi2 import MAX_BURST, Pi2DeviceTerm, desired_volumes, max_min_shares
-from accesspoint.controller.law.shares import LEAST, divide
+from accesspoint.controller.law.shares import MIN_SHARE, divide
 
 from .plant import settle
 
@@ -102,7 +102,7 @@ def test_one_group_is_divided_as_the_law_does(capacity: float, asking: list[tupl
     demands, weights = parts(asking)
     got, fair = divide(capacity, np.array(demands), [(np.zeros(len(demands), np.int64), np.array(weights))])
     desired = desired_volumes(capacity, demands, weights)
-    assert got == pytest.approx(np.maximum(desired, LEAST), rel=1e-9)
+    assert got == pytest.approx(np.maximum(desired, MIN_SHARE), rel=1e-9)
     highest = max(volume / weight for volume, weight in zip(desired, weights, strict=True))
     assert fair == pytest.approx(highest * np.array(weights), rel=1e-6)
 
@@ -117,9 +117,9 @@ def test_groups_have_their_parts_whatever_is_in_them(capacity: float, asking: li
     got, fair = divide(capacity, np.array(demands), levels)
     wanted = desired_volumes(capacity, [sum(parts(group)[0]) for group in asking], of_groups.tolist())
     for number, (group, share) in enumerate(zip(asking, wanted, strict=True)):
-        within = np.maximum(desired_volumes(share, *parts(group)), LEAST)
+        within = np.maximum(desired_volumes(share, *parts(group)), MIN_SHARE)
         assert got[of == number] == pytest.approx(within, rel=1e-6)
-    assert (fair >= got * (1 - 1e-6) - LEAST).all()
+    assert (fair >= got * (1 - 1e-6) - MIN_SHARE).all()
 
 
 def test_what_a_member_does_not_ask_for_stays_in_its_group() -> None:

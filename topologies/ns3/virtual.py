@@ -20,7 +20,7 @@ from typing import Any
 
 from finsy.proto import rpc_code, rpc_status
 
-from accesspoint.controller.agent.access_point import AccessPoint
+from accesspoint.controller.agent.access_point import ManagedAccessPoint
 from accesspoint.controller.agent.transport import ANSWER_SECONDS, RpcError
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.topologies.ns3 import build
@@ -311,7 +311,9 @@ class Controlled:
         ready: list[str] = []
         asyncio._set_running_loop(self.loop)
         try:
-            self.access_point = AccessPoint(config, ready.append, lambda _: InProcess(library, self.loop, handle))
+            self.access_point = ManagedAccessPoint(
+                config, ready.append, lambda _: InProcess(library, self.loop, handle)
+            )
             self._task = self.loop.create_task(self.access_point.run())
             self._task.add_done_callback(self._ended)
         finally:

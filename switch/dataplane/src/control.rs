@@ -179,6 +179,18 @@ pub struct Dataplane {
     bound: Option<Arc<Program>>,
 }
 
+/// Refuses when another program runs than the one that is asked for, if one is.
+fn check_program(asked: Option<&Arc<Program>>, store: Option<&Store>) -> Result<(), UpdateError> {
+    match asked {
+        Some(own) if !store.is_some_and(|store| Arc::ptr_eq(&store.program, own)) => {
+            Err(UpdateError::FailedPrecondition(
+                "the program was replaced meanwhile: read the new one and repeat the call".into(),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Dataplane {
     /// Opens the interfaces and starts the packet thread; without a program it drops every packet.
     pub fn start(config: DataplaneConfig) -> Result<(Dataplane, Events), StartError> {
@@ -336,13 +348,7 @@ impl Dataplane {
     }
 
     fn check_bound(&self, store: Option<&Store>) -> Result<(), UpdateError> {
-        let runs = |own| store.is_some_and(|store| Arc::ptr_eq(&store.program, own));
-        match &self.bound {
-            Some(own) if !runs(own) => Err(UpdateError::FailedPrecondition(
-                "the program was replaced meanwhile: read the new one and repeat the call".into(),
-            )),
-            _ => Ok(()),
-        }
+        check_program(self.bound.as_ref(), store)
     }
 
     /// A packet-out: the frame enters ingress on the CPU port.

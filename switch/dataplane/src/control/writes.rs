@@ -10,7 +10,7 @@ use apswitch_core::state::Shared;
 use apswitch_core::store::{self, MovedCounts, PipelineScope, Store};
 use futures_channel::oneshot;
 
-use super::{Dataplane, Inner, Program, Update, UpdateError};
+use super::{Dataplane, Inner, Program, Update, UpdateError, check_program};
 use crate::block_on;
 use crate::engine_messages::Command;
 
@@ -119,8 +119,7 @@ impl Dataplane {
             let now = dataplane.inner.clock.now();
             // Held from the copy on: what is written later has to be written to the new program.
             let mut store = dataplane.inner.store();
-            let shares_with = stage.shares_with.take();
-            Dataplane { bound: shares_with, ..dataplane.clone() }.check_bound(store.as_ref())?;
+            check_program(stage.shares_with.take().as_ref(), store.as_ref())?;
             if let Some(old) = store.as_ref() {
                 let mut changes = Vec::new();
                 stage.moved_counts = stage.store.reconcile(old, now, &mut changes)?;
