@@ -62,6 +62,39 @@ def test_packages_start_no_service_and_the_host_stays_as_it_is() -> None:
     assert subprocess.run(["sh", "-c", script, "sh", *there]).returncode == 9
 
 
+APT = """#!/bin/sh
+echo "begin $$" >>"$LOG"; sleep 0.5; echo "end $$" >>"$LOG"
+"""
+
+
+def test_packages_are_installed_by_one_at_a_time(tmp_path: Path) -> None:
+    """make runs parts side by side on a machine that lacks what both of them need."""
+    tools, log = tmp_path / "bin", tmp_path / "log"
+    tools.mkdir()
+    for tool in ("bash", "dirname", "id", "sed", "wc", "flock", "env", "sh", "sleep", "python3"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    (tools / "apt-get").write_text(APT)
+    (tools / "apt-get").chmod(0o755)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools/install.sh", tmp_path / "tools")
+    for called in ("progress.py", "without-services.sh"):
+        (tmp_path / "tools" / called).write_text("#!/bin/sh\n")
+        (tmp_path / "tools" / called).chmod(0o755)
+    own = {"PATH": str(tools), "LOG": str(log)}
+    both = [
+        subprocess.Popen([tmp_path / "tools/install.sh", part], env=own, stdout=subprocess.PIPE)
+        for part in ("bpf", "packages")
+    ]
+    for process in both:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    words = [line.split() for line in log.read_text().splitlines()]
+    assert len(words) == 8 and all(
+        (first[0], second[0], first[1]) == ("begin", "end", second[1])
+        for first, second in zip(words[::2], words[1::2], strict=True)
+    )
+
+
 def test_a_part_that_is_none_is_named() -> None:
     done = subprocess.run([sys.executable, ROOT / "tools/test.py", "swich"], capture_output=True, text=True)
     assert done.returncode == 2

@@ -33,7 +33,10 @@ FLEET="/usr/sbin/nats-server:nats-server"
 KERNEL="flex:flex bison:bison bc:bc gcc:gcc make:make xz:xz-utils depmod:kmod wg:wireguard-tools
     hostapd:hostapd wpa_supplicant:wpasupplicant iw:iw iwconfig:wireless-tools rfkill:rfkill"
 
-apt_install() {
+# One at a time: make runs parts side by side, and apt-get does not wait for the lock of another one.
+apt_install() { (flock 9; apt_install_alone "$@") 9<tools/install.sh; }
+
+apt_install_alone() {
     command -v apt-get >/dev/null || die "missing: $*; this system has no apt-get, install them by hand"
     local sudo=""
     if [ "$(id -u)" != 0 ]; then
