@@ -138,7 +138,8 @@ class Watched(Clock):
         return super().finished() if before else []
 
 
-def test_live_line_of_a_run_that_is_alone_is_shown(tmp_path: Path) -> None:
+def test_live_line_of_a_run_that_is_alone_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # a dumb terminal is shown the last line alone
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     asked = plan.make(registry.find("headline"), False)
     Execution([(asked, Store(tmp_path, "headline", False))], Watched(1), console).run()
