@@ -138,7 +138,7 @@ test-all: asked tested ## the same, then tests in real time, radios, ns-3, packa
 	@$(VENV)/python tools/test.py --all $(PART)
 
 asked:
-	@python3 tools/test.py --asked $(PART)
+	@$(or $(PYTHON),python3) tools/test.py --asked $(PART)
 
 tested: system
 	@$(MAKE) --no-print-directory -j2 switch develop

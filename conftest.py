@@ -2,14 +2,13 @@
 """For all rooms. Tests send Ctrl-C to what they start. A shell's background job ignores it, and all that it starts
 would, too."""
 
-import os
 import signal
 
 import pytest
 from hypothesis import settings
 
-# What tests start is forked while their own clients run: gRPC's handlers of a fork end the child before it is exec'd.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+import accesspoint.checks  # noqa: F401 before gRPC, whose environment it sets
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The load of the machine decides how long an example takes.
 settings.register_profile("without a deadline", deadline=None)

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -205,8 +205,7 @@ def run_tests(
     command += ["--test-params", ";".join(f"{key}={value!r}" for key, value in parameters.items())]
     command += ["--debug", "debug" if arguments.verbose else "info"]
     command += ["--test-case-timeout", str(CASE_TIMEOUT + more), *tests]
-    with ExitStack() as stack:
-        output = None if arguments.jobs == 1 else stack.enter_context(open(out / "ptf.out", "w+"))
+    with nullcontext() if arguments.jobs == 1 else open(out / "ptf.out", "w+") as output:
         process = start(command, stdout=output, stderr=output)
         try:
             process.wait(timeout=RUN_TIMEOUT + more)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The harness of checks and tests."""
 
+import os
 import subprocess
 import sys
 
+import pytest
+
 FORKS = """
 import subprocess
-import accesspoint.checks.harness
+import {}
 import grpc
 clients = [grpc.channel_ready_future(grpc.insecure_channel("127.0.0.1:9")) for _ in range(20)]
 for _ in range(300):
@@ -15,6 +18,9 @@ print("all ran", flush=True)
 """
 
 
-def test_servers_start_while_grpc_clients_run() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=240)
+@pytest.mark.parametrize("module", ["accesspoint.checks.harness.p4runtime", "accesspoint.ptf_tests.targets"])
+def test_servers_start_while_grpc_clients_run(module: str) -> None:
+    own = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+    command = [sys.executable, "-c", FORKS.format(module)]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=240)
     assert (done.stdout, done.stderr) == ("all ran\n", "")

@@ -15,7 +15,7 @@ git ls-files 'hosts/algorithms/*.c' | tidy
 libbpf=$(find target/release/build -path '*/libbpf-sys-*/out/include' -prune -print -quit 2>/dev/null || true)
 if [ -n "$libbpf" ]; then
     git ls-files 'hosts/*.bpf.c' | tidy -target bpf -D__TARGET_ARCH_x86 -Ihosts/bpf -isystem "$libbpf"
-    # inject.py and mark.py define the numbers.
+    # inject.py and cc_lab.py define the numbers.
     git ls-files 'checks/*.bpf.c' | tidy -target bpf -D__TARGET_ARCH_x86 -DFRAMES=1024 -DFRAME_BYTES=64 -DBATCH=64 -DSHARE=1024 \
         -isystem "$libbpf" -isystem "/usr/include/$(uname -m)-linux-gnu"
 else

@@ -155,7 +155,7 @@ def test_an_ended_lab_leaves_nothing(start: Start, number: signal.Signals, code:
     pids = descendants(process.pid)
     namespaces = network_namespaces(pids) - network_namespaces({process.pid})
     assert len(namespaces) == 2
-    # Whoever is in them holds them. Their numbers say nothing later: a namespace that is made then may get one again.
+    # Processes in them hold them. Their numbers say nothing later: a namespace that is made then may get one again.
     everyone = {int(path.name) for path in Path("/proc").glob("[0-9]*")}
     pids |= {pid for pid in everyone if network_namespaces({pid}) & namespaces}
     process.send_signal(number)
