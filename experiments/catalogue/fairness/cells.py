@@ -16,6 +16,9 @@ SECONDS = 100.0
 LAST = 90.0  # s: what begins later might not end
 SETTLED = 10.0
 PERIOD = 10.0
+BOTH = "both"  # directions at once
+# Bytes of a session: close enough for the length from which on Reno is above Vegas.
+LENGTHS = (1_000, 5_000, 10_000, 20_000, 30_000, 50_000, 70_000, 100_000, 200_000, 500_000)
 # Mb/s: what the cell carries of TCP, as section 4.1 has it of its own: the largest mean of cell-effective over the
 # nodes. A test compares.
 EFFECTIVE = {"down": 5.06, "up": 5.38}
@@ -23,10 +26,10 @@ EFFECTIVE = {"down": 5.06, "up": 5.38}
 UPLINK = 5.3
 
 
-def ideal(raw: Raw) -> float:
-    """e, the ideal finish time (s), equations 1 and 2."""
+def ideal(raw: Raw, direction: str) -> float:
+    """e, the ideal finish time (s) of a session in a direction, equations 1 and 2."""
     assert raw.point
-    share = EFFECTIVE[str(raw.point["direction"])] * 1e6 / 8 / int(raw.point["nodes"])
+    share = EFFECTIVE[direction] * 1e6 / 8 / int(raw.point["nodes"])
     return int(raw.point["bytes"]) / share
 
 
@@ -52,9 +55,15 @@ def index(quantity: str) -> Of:
     counts as 0: without it, starving somebody would improve the index."""
 
     def of(raw: Raw) -> float | None:
-        times = raw.values(quantity)
+        assert raw.point
+        way = str(raw.point["direction"])
+        indices = [
+            ideal(raw, direction(int(sample.source.removeprefix("sta")), way)) / sample.value
+            for sample in raw.of(quantity)
+            if sample.value > 0
+        ]
         sessions = len(raw.values("session_s")) + len(raw.values("unfinished_s"))
-        return fsum(ideal(raw) / time for time in times if time > 0) / sessions if sessions else None
+        return fsum(indices) / sessions if sessions else None
 
     return of
 
@@ -67,18 +76,29 @@ def window(raw: Raw) -> float | None:
     return fmean(found) if found else None
 
 
+def first_wait(raw: Raw) -> float | None:
+    """Mean time (ms) that a session's first two data packets are at the access point: of bridges, and downloads."""
+    return fmean(found) if (found := raw.values("first_wait_ms")) else None
+
+
+def direction(node: int, way: str) -> Literal["down", "up"]:
+    """Return a node's direction; where the point has both, every other node uploads."""
+    return cast(Literal["down", "up"], way) if way != BOTH else "down" if node % 2 else "up"
+
+
 def scene(point: Point, arm: Arm) -> Cell:
     """The first half of the nodes sends or fetches all the time, the others a session every ten seconds."""
     nodes, length = int(point["nodes"]), int(point["bytes"])
-    direction = cast(Literal["down", "up"], point["direction"])
     transport = str(arm.options["transport"])
-    traffic = tuple(
-        Transfer(number, direction, transport=transport)
-        if number <= nodes // 2
-        else Transfer(number, direction, end=LAST, length=length, period=PERIOD, transport=transport)
-        for number in range(1, nodes + 1)
-    )
-    return Cell(nodes, SECONDS, traffic, DELAY, {**RADIO, "initial": arm.options.get("initial", RADIO["initial"])})
+    traffic = []
+    for number in range(1, nodes + 1):
+        way = direction(number, str(point["direction"]))
+        traffic.append(
+            Transfer(number, way, transport=transport)
+            if number <= nodes // 2
+            else Transfer(number, way, end=LAST, length=length, period=PERIOD, transport=transport)
+        )
+    return Cell(nodes, SECONDS, tuple(traffic), DELAY, {**RADIO, "initial": arm.options.get("initial", RADIO["initial"])})
 
 
 def host(name: str, label: str, role: Literal["plain", "paper"], transport: str) -> Arm:
@@ -102,6 +122,7 @@ MEASURES = (
     Measure("throughput", "Mb/s", "all nodes together", rate("sta*", SETTLED)),
     Measure("window", "packets", "congestion window of the persistent flows, mean", window, "{:.1f}"),
     Measure("unfinished", "1", "sessions that did not end", unfinished),
+    Measure("first_wait", "ms", "a session's first two data packets at the access point, mean", first_wait, "{:.0f}"),
 )
 DIFFERENCES = (
     "the cell is that of cell-effective (ns-3, long preambles, 11 and 1 Mb/s), and the fair share is of what it "
@@ -112,6 +133,7 @@ DIFFERENCES = (
     "begin with 10, and acknowledge at once after a pause, as Linux does",
     "a session that did not end counts as 0: the index is a lower bound, and the measure next to it shows for how many",
     "length and repeats of the paper's runs are not stated; Fig. 2-6 are pictures in the source",
+    "in both directions at once every other node uploads: in halves at 4 and 8 nodes, of the persistent and of the others",
 )
 
 
@@ -120,7 +142,7 @@ NODES = Experiment(
     title="Instantaneous fairness over the number of nodes, in a simulated cell",
     paper="001, sections 4.3 and 5.2, Fig. 2(a), 3(a), 4, 6",
     question="How soon does a node that sends now and then get its share of a link with nodes that always send?",
-    sweep={"direction": ("down", "up"), "nodes": (2, 4, 6, 8, 10), "bytes": (10_000,)},
+    sweep={"direction": ("down", "up", BOTH), "nodes": (2, 4, 6, 8, 10), "bytes": (10_000,)},
     scene=scene,
     arms=ARMS,
     measures=MEASURES,
@@ -130,18 +152,17 @@ NODES = Experiment(
     quick=Quick(
         seconds=30,
         arms=("reno", "westwood", "vegas", "reno-maxwin", "vegas-fair", "ours-cubic"),
-        sweep={"nodes": (2, 4, 10)},
     ),
     differences=DIFFERENCES,
     clock=SIMULATED,
     apart=True,
 )
-LENGTHS = Experiment(
+OVER_LENGTHS = Experiment(
     name="cell-lengths",
     title="Instantaneous fairness over the length of sessions, in a simulated cell",
     paper="001, section 4.3, Fig. 2(b), 3(b)",
     question="From which length on does a session get its share whatever the TCP?",
-    sweep={"direction": ("down", "up"), "nodes": (4,), "bytes": (1_000, 5_000, 10_000, 50_000, 100_000, 500_000)},
+    sweep={"direction": ("down", "up"), "nodes": (4,), "bytes": LENGTHS},
     scene=scene,
     arms=ARMS,
     measures=MEASURES,
@@ -151,10 +172,10 @@ LENGTHS = Experiment(
     ),
     figures=curves("bytes", "bytes a session", log_x=True, nodes=4),
     repeats=10,
-    quick=Quick(seconds=30, arms=("reno", "westwood", "vegas"), sweep={"bytes": (10_000, 50_000, 500_000)}),
+    quick=Quick(seconds=30, arms=("reno", "westwood", "vegas"), sweep={"bytes": LENGTHS[2:]}),
     differences=DIFFERENCES,
     clock=SIMULATED,
     apart=True,
 )
 
-EXPERIMENTS = [NODES, LENGTHS]
+EXPERIMENTS = [NODES, OVER_LENGTHS]

@@ -252,11 +252,14 @@ Cell::MakeRadios(Settings& settings)
     auto queue = [](Ptr<NetDevice> device, uint32_t packets) {
         auto of = DynamicCast<WifiNetDevice>(device)->GetMac()->GetTxopQueue(AC_BE_NQOS);
         of->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, packets));
+        return of;
     };
     uint32_t above = settings.Whole("ap_queue", 256, 1, MAX_SETTING);
     for (uint32_t i = 0; i < m_radios.GetN(); i++)
     {
-        queue(m_radios.Get(i), above);
+        auto of = queue(m_radios.Get(i), above);
+        of->TraceConnectWithoutContext("Enqueue", MakeCallback(&Cell::Enqueued, this));
+        of->TraceConnectWithoutContext("Dequeue", MakeCallback(&Cell::Dequeued, this));
     }
     // Below the host's own queue, as drivers have it.
     uint32_t below = settings.Whole("station_radio", 64, 1, MAX_SETTING);
@@ -357,12 +360,33 @@ Cell::Arrive()
     DynamicCast<WifiNetDevice>(m_stationRadios.Get(0))->GetPhy()->SetOperatingChannel(m_channels[SECOND]);
 }
 
+Ptr<SimpleChannel>
+Cell::MakeChannel(Settings& settings)
+{
+    const Time delay = MicroSeconds(static_cast<uint64_t>(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500));
+    const double every = settings.NumberOrNone("pipes_every", MIN_SETTING, MAX_SETTING);
+    if (every == 0)
+    {
+        auto wire = CreateObject<SimpleChannel>();
+        wire->SetAttribute("Delay", TimeValue(delay));
+        return wire;
+    }
+    auto pipes = CreateObject<Pipes>();
+    pipes->SetInterval(Seconds(every));
+    const uint32_t stations = m_stationRadios.GetN();
+    for (uint32_t i = 0; i < stations; i++)
+    {
+        // Means from half of the delay to one and a half, which are the delay on average.
+        const double part = stations > 1 ? 0.5 + static_cast<double>(i) / (stations - 1) : 1;
+        pipes->AddStation(Mac48Address::ConvertFrom(m_stationRadios.Get(i)->GetAddress()), delay * int64x64_t(part));
+    }
+    return pipes;
+}
+
 void
 Cell::MakeWire(Settings& settings)
 {
-    auto wire = CreateObject<SimpleChannel>();
-    wire->SetAttribute(
-        "Delay", TimeValue(MicroSeconds(static_cast<uint64_t>(settings.Number("delay_ms", 4, 0, MAX_SETTING) * 500))));
+    auto wire = MakeChannel(settings);
     auto end = [&](Ptr<Node> node) {
         auto device = CreateObject<SimpleNetDevice>();
         device->SetAttribute("DataRate", StringValue("1Gbps"));

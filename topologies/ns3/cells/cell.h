@@ -21,7 +21,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ns3
@@ -78,7 +80,12 @@ class Cell
     void MakeRadios(Settings& settings);
     void Place(Settings& settings);
     void PlaceMobile(Settings& settings);
+    Ptr<SimpleChannel> MakeChannel(Settings& settings);
     void MakeWire(Settings& settings);
+    void Enqueued(Ptr<const WifiMpdu> frame);
+    void Dequeued(Ptr<const WifiMpdu> frame);
+    /// Return the flow and the number of a segment that opens a session of it, or none.
+    std::optional<std::pair<size_t, uint32_t>> Opening(Ptr<const WifiMpdu> frame) const;
     void Leave();
     void Arrive();
     Ptr<Node> Station(Settings& settings, uint32_t& number) const;
@@ -102,6 +109,8 @@ class Cell
     std::vector<Ipv4Address> m_addresses;
     std::vector<std::unique_ptr<CellFlow>> m_flows;
     std::vector<std::unique_ptr<CellStream>> m_streams;
+    /// When segments that open sessions came to an access point's radio; below 0: they have gone.
+    std::map<std::pair<size_t, uint32_t>, double> m_waiting;
     std::vector<CellSample> m_samples;
     std::deque<std::string> m_names;
     std::map<std::string, const char*> m_known;

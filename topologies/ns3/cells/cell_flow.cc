@@ -8,7 +8,9 @@
 #include "ns3/tcp-socket-factory.h"
 #include "ns3/uinteger.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 
 namespace ns3
@@ -244,12 +246,32 @@ CellFlow::SmallestRtt() const
     return m_smallest;
 }
 
-double
-CellFlow::Window() const
+uint32_t
+CellFlow::Segment() const
 {
     UintegerValue segment;
     m_socket->GetAttribute("SegmentSize", segment);
-    return static_cast<double>(m_window) / segment.Get();
+    return segment.Get();
+}
+
+double
+CellFlow::Window() const
+{
+    return static_cast<double>(m_window) / Segment();
+}
+
+bool
+CellFlow::Opens(uint32_t sequence) const
+{
+    if (sessions.empty())
+    {
+        return false;
+    }
+    const uint64_t octet = sequence - 1; // the SYN has the number 0
+    auto last = std::upper_bound(
+        sessions.begin(), sessions.end(), octet, [](uint64_t at, const Session& one) { return at < one.until; });
+    const uint64_t begins = last == sessions.begin() ? 0 : std::prev(last)->until;
+    return last != sessions.end() && octet < begins + 2 * Segment();
 }
 
 } // namespace ns3

@@ -36,6 +36,8 @@ class CellFlow
     Ptr<TcpSocketState> State() const;
     uint32_t SmallestRtt() const; ///< us; 0: none yet
     double Window() const;        ///< segments; 0: none yet
+    /// Whether the segment is one of the first two of a session.
+    bool Opens(uint32_t sequence) const;
 
     struct Session
     {
@@ -60,6 +62,7 @@ class CellFlow
     void Measured(Time before, Time now);
     void Changed(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now);
     void AcknowledgeAtOnce(Ptr<Socket> socket);
+    uint32_t Segment() const; ///< bytes
 
     Ptr<Node> m_receiver;
     InetSocketAddress m_to;

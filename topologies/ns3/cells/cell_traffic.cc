@@ -7,8 +7,14 @@
 
 #include "ns3/boolean.h"
 #include "ns3/double.h"
+#include "ns3/ipv4-header.h"
+#include "ns3/ipv4-l3-protocol.h"
+#include "ns3/llc-snap-header.h"
 #include "ns3/simulator.h"
+#include "ns3/tcp-header.h"
+#include "ns3/tcp-l4-protocol.h"
 #include "ns3/udp-socket-factory.h"
+#include "ns3/wifi-mpdu.h"
 
 #include <sstream>
 
@@ -164,6 +170,52 @@ Cell::Keep(double time, const std::string& quantity, double value, double span, 
         return found->second;
     };
     m_samples.push_back({time, value, span, known(quantity), known(source)});
+}
+
+std::optional<std::pair<size_t, uint32_t>>
+Cell::Opening(Ptr<const WifiMpdu> frame) const
+{
+    auto packet = frame->GetPacket()->Copy();
+    LlcSnapHeader link;
+    packet->RemoveHeader(link);
+    Ipv4Header network;
+    if (link.GetType() != Ipv4L3Protocol::PROT_NUMBER || packet->RemoveHeader(network) == 0 ||
+        network.GetProtocol() != TcpL4Protocol::PROT_NUMBER)
+    {
+        return {};
+    }
+    TcpHeader transport;
+    packet->RemoveHeader(transport);
+    const size_t flow = transport.GetDestinationPort() - PORT;
+    const uint32_t sequence = transport.GetSequenceNumber().GetValue();
+    if (packet->GetSize() == 0 || flow >= m_flows.size() || !m_flows[flow]->Opens(sequence))
+    {
+        return {};
+    }
+    return std::make_pair(flow, sequence);
+}
+
+void
+Cell::Enqueued(Ptr<const WifiMpdu> frame)
+{
+    if (auto opening = Opening(frame))
+    {
+        m_waiting.emplace(*opening, Simulator::Now().GetSeconds());
+    }
+}
+
+// Once its station has acknowledged the frame, or all retries are over. What is sent again does not count again.
+void
+Cell::Dequeued(Ptr<const WifiMpdu> frame)
+{
+    auto opening = Opening(frame);
+    auto found = opening ? m_waiting.find(*opening) : m_waiting.end();
+    if (found != m_waiting.end() && found->second >= 0)
+    {
+        const double waited = Simulator::Now().GetSeconds() - found->second;
+        Keep(found->second, "first_wait_ms", 1e3 * waited, 0, m_flows[opening->first]->name);
+        found->second = -1;
+    }
 }
 
 void

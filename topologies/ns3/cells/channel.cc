@@ -2,14 +2,19 @@
 #include "channel.h"
 
 #include "ns3/double.h"
+#include "ns3/node.h"
 #include "ns3/packet.h"
+#include "ns3/simple-net-device.h"
 #include "ns3/simulator.h"
+
+#include <algorithm>
 
 namespace ns3
 {
 
 NS_OBJECT_ENSURE_REGISTERED(BurstLoss);
 NS_OBJECT_ENSURE_REGISTERED(ForeignTraffic);
+NS_OBJECT_ENSURE_REGISTERED(Pipes);
 
 namespace
 {
@@ -70,6 +75,72 @@ int64_t
 BurstLoss::DoAssignStreams(int64_t)
 {
     return 0; // each station's is its own
+}
+
+TypeId
+Pipes::GetTypeId()
+{
+    static TypeId tid = TypeId("ns3::Pipes").SetParent<SimpleChannel>().SetGroupName("Network").AddConstructor<Pipes>();
+    return tid;
+}
+
+void
+Pipes::SetInterval(Time every)
+{
+    m_every = every;
+}
+
+void
+Pipes::AddStation(Mac48Address station, Time mean)
+{
+    auto& pipe = m_pipes[station];
+    pipe.mean = mean;
+    pipe.chance = CreateObject<UniformRandomVariable>();
+}
+
+Time
+Pipes::Delay(Mac48Address to, Mac48Address from)
+{
+    auto found = m_pipes.find(from);
+    const bool up = found != m_pipes.end();
+    if (!up)
+    {
+        found = m_pipes.find(to);
+    }
+    if (found == m_pipes.end())
+    {
+        return Time(0); // from the server to all: ARP
+    }
+    auto& pipe = found->second;
+    const Time now = Simulator::Now();
+    while (pipe.until <= now)
+    {
+        pipe.delay = Seconds(pipe.chance->GetValue(0, 2 * pipe.mean.GetSeconds()));
+        pipe.until += m_every;
+    }
+    pipe.last[up] = std::max(pipe.last[up], now + pipe.delay);
+    return pipe.last[up] - now;
+}
+
+void
+Pipes::Send(Ptr<Packet> packet, uint16_t protocol, Mac48Address to, Mac48Address from, Ptr<SimpleNetDevice> sender)
+{
+    const Time delay = Delay(to, from);
+    for (size_t i = 0; i < GetNDevices(); i++)
+    {
+        auto device = DynamicCast<SimpleNetDevice>(GetDevice(i));
+        if (device != sender)
+        {
+            Simulator::ScheduleWithContext(device->GetNode()->GetId(),
+                                           delay,
+                                           &SimpleNetDevice::Receive,
+                                           device,
+                                           packet->Copy(),
+                                           protocol,
+                                           to,
+                                           from);
+        }
+    }
 }
 
 TypeId

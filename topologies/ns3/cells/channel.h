@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Disturbances of a cell: bursts in which nothing of a station arrives, and other networks on its channel.
+// Disturbances of a cell: bursts in which nothing of a station arrives, other networks on its channel, and a wire whose
+// delay changes.
 #pragma once
 
 #include "ns3/event-id.h"
@@ -9,6 +10,7 @@
 #include "ns3/object.h"
 #include "ns3/propagation-loss-model.h"
 #include "ns3/random-variable-stream.h"
+#include "ns3/simple-channel.h"
 
 #include <map>
 
@@ -38,6 +40,36 @@ class BurstLoss : public PropagationLossModel
 
     Time m_between, m_burst;
     mutable std::map<Ptr<MobilityModel>, Station> m_stations;
+};
+
+/// A wire on which each station has a pipe of its own, as Dummynet makes them: a delay that is drawn anew every while, from
+/// 0 to twice its mean. Packets of a pipe keep their order.
+class Pipes : public SimpleChannel
+{
+  public:
+    static TypeId GetTypeId();
+    void SetInterval(Time every);
+    /// mean: of one direction.
+    void AddStation(Mac48Address station, Time mean);
+    void Send(Ptr<Packet> packet,
+              uint16_t protocol,
+              Mac48Address to,
+              Mac48Address from,
+              Ptr<SimpleNetDevice> sender) override;
+
+  private:
+    struct Pipe
+    {
+        Time mean, delay, until;
+        Time last[2]; ///< arrival of the last packet, to the station and from it
+        Ptr<UniformRandomVariable> chance;
+    };
+
+    /// Return the time that a packet takes from now on.
+    Time Delay(Mac48Address to, Mac48Address from);
+
+    Time m_every;
+    std::map<Mac48Address, Pipe> m_pipes;
 };
 
 /// Frames of somebody else, as many as take a share of the air. It defers to others as they do to it.
