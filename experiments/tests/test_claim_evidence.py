@@ -13,7 +13,7 @@ from accesspoint.experiments.verdict.claims import Point, Repeats
 
 DATA = tomllib.loads(claim_evidence.FILE.read_text())
 FIELDS = {"like", "experiment", "measure", "arm", "point", "how", "missing", "factor", "where", "form", "else", "not"}
-FIELDS |= claim_evidence.OPERANDS.keys() | {"least"}
+FIELDS |= claim_evidence.OPERANDS.keys() | {"least", "each"}
 FIGURES = {  # measure, arm, n -> value
     ("rate", "plain", 1): 4.0, ("rate", "plain", 2): 6.0, ("rate", "ours", 1): 8.0, ("rate", "ours", 2): 3.0,
     ("delay", "ours", 2): 20.0,
@@ -22,7 +22,7 @@ FIGURES = {  # measure, arm, n -> value
 
 def measured(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
     found = FIGURES.get((measure, arm, int(point["n"])))
-    return None if found is None or experiment != "e" else Repeats({1: found, 2: found})
+    return None if found is None or experiment != "e" else Repeats({1: found, 2: 1.5 * found})
 
 
 def answer(name: str = "", point: Point | None = None, /, **fields: Any) -> float | None:
@@ -46,6 +46,7 @@ def answer(name: str = "", point: Point | None = None, /, **fields: Any) -> floa
         ("", None, {"point": {"n": [1, 2]}, "how": "sum"}, 10.0),
         ("", None, {"point": {"n": [1, 2]}, "how": "most"}, 6.0),
         ("", None, {"arm": ["plain", "ours"], "how": "best"}, 8.0),
+        ("", None, {"point": {"n": [1, 2]}, "how": "spread"}, 0.4),
         ("", None, {"point": {"n": [1, 3]}}, None),
         ("", None, {"point": {"n": [1, 3]}, "missing": "run"}, 4.0),
         ("", None, {"less": {"arm": "ours"}}, -4.0),
@@ -77,6 +78,33 @@ def test_line_has_known_fields(table: str) -> None:
 def test_asked_are_experiments_of_both_ways_to_answer() -> None:
     claim = next(one for one in claims.load() if one.id == "000-fig10-aggregate")
     assert claim_evidence.asked(claim) == {"cell-wimax", "ncr-wimax"}
+
+
+def test_each_measure_of_a_line_is_a_part_of_the_claim() -> None:
+    claim = next(one for one in claims.load() if one.id == "003-fig4-hspa-rtt-and-jitter")
+    of = {"rtt": 1000.0, "rtt_difference": 100.0}
+
+    def found(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
+        return Repeats({1: of[measure] + (arm == "hspa")})
+
+    parts = claim_evidence.answers(claim, found)
+    assert parts.keys() == of.keys()
+    for name, part in parts.items():
+        hspa, adsl = part("HSPA", None), part("ADSL2", None)
+        assert hspa and adsl and (hspa.values, adsl.values) == ({1: of[name] + 1}, {1: of[name]})
+
+
+def test_spread_is_of_each_batch() -> None:
+    claim = next(one for one in claims.load() if one.id == "003-fig4-adsl-steadier")
+
+    def found(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
+        batch = int(point["batch"])
+        return Repeats({1: 100.0, 2: 100.0 + batch, 3: 100.0 - batch}, "quick") if batch <= 5 else None
+
+    (answer_,) = claim_evidence.answers(claim, found).values()
+    spread = answer_("HSPA", None)
+    assert spread and spread.form == "quick"
+    assert spread.values == pytest.approx({batch: 2 * batch / 100 for batch in range(1, 6)})
 
 
 def test_best_setting_is_chosen_of_all() -> None:

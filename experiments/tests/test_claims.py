@@ -152,6 +152,11 @@ def test_r6_one_part_decides_for_a_claim_and_one_claim_for_a_figure() -> None:
     of = claim("number", value=1, arms=["a", "b"])
     assert word(of, {"a": around(1), "b": around(1, 5)}) == "undecided"
     assert word(of, {"a": around(9), "b": around(1, 5)}) == "contradicted"
+    parts = {"a": judge(of, lambda arm, point: around(1)), "b": judge(of, lambda arm, point: around(9))}
+    assert claims.together({"": parts["a"]}) == parts["a"]
+    both_needed = claims.together(parts)
+    assert both_needed.word == "contradicted"
+    assert [one.where for one in both_needed.conditions] == ["a: a", "a: b", "b: a", "b: b"]
     both = [claim("number", value=1), claim("number", value=1, id="y")]
     assert claims.figures({"x": "reproduced", "y": "reproduced"}, both) == {("000", "Fig. 1"): "reproduced"}
     assert claims.figures({"x": "reproduced", "y": "not measured"}, both) == {("000", "Fig. 1"): "not measured"}
@@ -207,13 +212,14 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
         return around(1)
 
     for one in claims.load():
-        answer = claim_evidence.answer(one, measured)
-        if answer is None:
-            continue
-        without = set()
-        for point in one.points or (None,):
-            for side in [(str(point),)] if one.points_are_arms else map(claims.names, one.arms):
-                without |= {str(arm) for arm in side if answer(arm, point) is None and "FileZilla" not in (arm, point)}
+        places = [
+            (arm, point)
+            for point in one.points or (None,)
+            for arm in ([str(point)] if one.points_are_arms else one.sides)
+            if "FileZilla" not in (arm, point)
+        ]
+        answers = claim_evidence.answers(one, measured)
+        without = [(name, *place) for name, answer in answers.items() for place in places if answer(*place) is None]
         assert not without, f"{one.id}: {without}"
     for name, ours in claim_evidence.BEATEN.items():
         one = next(one for one in claims.load() if one.id == name)

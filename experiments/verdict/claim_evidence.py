@@ -81,7 +81,7 @@ def _several(spec: Spec, measured: Measured, name: str, point: Point | None) -> 
     for arm in arms:
         at = (dict(zip(values, each, strict=True)) for each in itertools.product(*values.values()))
         of_arms.append(_together([measured(experiment, measure, arm, **each) for each in at], how, spec.get("missing")))
-    return _together(of_arms, how)
+    return _together(of_arms, how) if len(arms) > 1 else of_arms[0]
 
 
 def _together(
@@ -96,6 +96,13 @@ def _mean(found: Sequence[Repeats]) -> Repeats:
     return functools.reduce(operator.add, found) * (1 / len(found)) if len(found) > 1 else found[0]
 
 
+def _spread(found: Sequence[Repeats]) -> Repeats:
+    """Range over mean of each point's repeats, which takes the place of a repeat."""
+    values = (one.values.values() for one in found)
+    ranges = {number: (max(own) - min(own)) / fmean(own) for number, own in enumerate(values, start=1) if own}
+    return Repeats(ranges, found[0].form)
+
+
 def _best(found: Sequence[Repeats]) -> Repeats:
     return max(found, key=lambda one: fmean(one.values.values()) if one.values else 0.0)
 
@@ -105,6 +112,7 @@ HOW: Mapping[str, Callable[[Sequence[Repeats]], Repeats]] = {
     "sum": lambda found: functools.reduce(operator.add, found),
     "most": lambda found: functools.reduce(lambda one, other: one.together(other, max), found),
     "best": _best,
+    "spread": _spread,
 }
 
 
@@ -139,19 +147,21 @@ def _taken(name: str, point: Point | None, what: str, factor: str | None, otherw
         return str(own)
 
 
-def _answers(specs: Spec) -> dict[str, Answers]:
-    return {name: functools.partial(figure, whole(spec)) for name, spec in specs.items()}
+def _parts(spec: Spec) -> dict[str, Answers]:
+    """Measure -> its figure, where several measures have to hold; else a single figure under the empty name."""
+    plain = {field: value for field, value in spec.items() if field != "each"}
+    parts = {measure: {**plain, "measure": measure} for measure in spec["each"]} if "each" in spec else {"": plain}
+    return {name: functools.partial(figure, whole(own)) for name, own in parts.items()}
 
 
-ANSWERS = _answers(_DATA["answers"])
-BEATEN = _answers(_DATA["beats"])
+ANSWERS = {name: _parts(spec) for name, spec in _DATA["answers"].items()}
+BEATEN = {name: functools.partial(figure, whole(spec)) for name, spec in _DATA["beats"].items()}
 """This access point's figure, or this project's scheduler's, for a claim's `beat`, at each of the claim's points if it
 has some."""
 
 
 def asked(claim: Claim) -> frozenset[str]:
     """The experiments whose figures answer a claim, also where others were not run."""
-    found = ANSWERS.get(claim.id)
     names: set[str] = set()
 
     def run(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
@@ -162,10 +172,11 @@ def asked(claim: Claim) -> frozenset[str]:
         names.add(experiment)
         return None
 
-    for point in claim.points or (None,) if found else ():
-        for arm in [str(point)] if claim.points_are_arms else claim.sides:
-            for measured in (run, not_run):
-                ANSWERS[claim.id](measured, arm, point)
+    for part in ANSWERS.get(claim.id, {}).values():
+        for point in claim.points or (None,):
+            for arm in [str(point)] if claim.points_are_arms else claim.sides:
+                for measured in (run, not_run):
+                    part(measured, arm, point)
     return frozenset(names)
 
 
@@ -175,10 +186,11 @@ def lacking(claim: Claim) -> list[str]:
     return [what for what, parts in LACKS.items() if asked & set(parts)]
 
 
-def answer(claim: Claim, measured: Measured) -> Answer | None:
-    """Function of an arm and a point to the claim's figures; None: no experiment has them."""
-    found = ANSWERS.get(claim.id)
-    return None if found is None else lambda name, point: found(_or_instead(measured), name, point)
+def answers(claim: Claim, measured: Measured) -> dict[str, Answer]:
+    """Functions of an arm and a point to the claim's figures, by the measure where several have to hold; empty: no
+    experiment has them."""
+    found = ANSWERS.get(claim.id, {})
+    return {name: functools.partial(part, _or_instead(measured)) for name, part in found.items()}
 
 
 def _or_instead(measured: Measured) -> Measured:

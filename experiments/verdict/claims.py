@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -219,6 +219,15 @@ def judge(claim: Claim, answer: Answer) -> Judgement:
     except _Missing as missing:
         return Judgement("not measured", why=str(missing))
     return Judgement(_all([condition.word for condition in conditions]), conditions, short)
+
+
+def together(parts: Mapping[str, Judgement]) -> Judgement:
+    """Judge a claim by its parts, by name, all of which are needed."""
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    conditions = [replace(one, where=f"{name}: {one.where}") for name, part in parts.items() for one in part.conditions]
+    why = "; ".join(dict.fromkeys(part.why for part in parts.values() if part.why))
+    return Judgement(_all([part.word for part in parts.values()]), tuple(conditions), why)
 
 
 class _Missing(Exception):

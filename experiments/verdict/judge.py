@@ -92,10 +92,10 @@ def judged(claim: Claim, results: Results) -> Judgement:
     """Judge one claim: its word, and why it has none."""
     if lacks := claim_evidence.lacking(claim):
         return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
-    answer = claim_evidence.answer(claim, results)
-    if answer is None:
+    answers = claim_evidence.answers(claim, results)
+    if not answers:
         return Judgement("not measured", why=f"missing: {claim_evidence.MISSING[claim.id]}")
-    return claims.judge(claim, answer)
+    return claims.together({name: claims.judge(claim, answer) for name, answer in answers.items()})
 
 
 def verdicts(paper: str, summary: Mapping[str, Any]) -> list[dict[str, str]]:
