@@ -152,6 +152,50 @@ def test_bursts_and_other_networks_cost_a_cell_what_they_take() -> None:
     assert lossy < 0.95 * alone
 
 
+def kept(told: dict[str, Any], flows: list[dict[str, Any]], until: float) -> list[tuple[str, str, float]]:
+    """Samples of a cell with these flows: quantity, source, value."""
+    program = (
+        "import json, sys\nfrom accesspoint.topologies.ns3.cell import Cell\n"
+        "told, flows, until = json.loads(sys.argv[1])\n"
+        "with Cell(**told) as cell:\n"
+        "    for flow in flows:\n"
+        "        cell.add('flow', transport='ns3::TcpLinuxReno', **flow)\n"
+        "    print(json.dumps([(x.quantity, x.source, x.value) for x in cell.run(until)]))\n"
+    )
+    command = [sys.executable, "-c", program, json.dumps([told, flows, until])]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300).stdout
+    return [tuple(one) for one in json.loads(said)]
+
+
+def test_first_packets_of_a_session_wait_behind_a_download() -> None:
+    """Two of each session, of downloads alone; longer than on the empty cell, where a frame takes under 1 ms."""
+    sessions = {"start": 0.5, "first": 3, "stop": 6, "period": 1, "length": 10_000}
+    told = {"stations": 3, "seed": 1, "manager": "ns3::ConstantRateWifiManager"}
+    down, up = {"station": 1, "up": 0, **sessions}, {"station": 2, "up": 1, **sessions}
+    waits: list[list[float]] = []
+    for others in ([], [{"station": 3, "up": 0, "start": 0.5}]):
+        found = kept(told, [down, up, *others], 9)
+        assert {source for quantity, source, _ in found if quantity == "first_wait_ms"} == {"sta1"}
+        waits.append([value for quantity, _, value in found if quantity == "first_wait_ms"])
+    alone, behind = waits
+    assert len(alone) == len(behind) == 6
+    assert 0 < min(alone) <= max(alone) < 2 and fmean(behind) > 10 * fmean(alone)
+
+
+def test_pipes_give_each_station_a_delay_of_its_own_that_changes() -> None:
+    """From 0 to twice the mean, which is half of the wire's to one and a half of it; delayed ACKs add 40 ms."""
+    told = {"stations": 3, "seed": 1, "delay_ms": 100, "manager": "ns3::ConstantRateWifiManager"}
+    session = {"start": 0.5, "first": 1, "stop": 60, "period": 1, "length": 1000, "up": 1}
+    sent = [{"station": number, **session} for number in (1, 2, 3)]
+    for pipes, least, most in (({}, 99, 150), ({"pipes_every": 1}, 0, 350)):
+        found = kept({**told, **pipes}, sent, 61)
+        times = [[1e3 * v for q, s, v in found if (q, s) == ("session_s", f"sta{n}")] for n in (1, 2, 3)]
+        assert all(len(own) >= 58 for own in times)
+        assert least < min(map(min, times)) and max(map(max, times)) < most
+        if pipes:
+            assert fmean(times[0]) < fmean(times[2]) and max(times[0]) > 2 * min(times[0])
+
+
 def test_paper_004_in_short_uploads_at_54_mbps_carry_what_its_target_asks_for() -> None:
     """23 Mb/s, "nearly equal to the maximum TCP throughput" (section IV.A.1), and nobody is left out so soon."""
     qos, _ = simulate("cell-buffers", "qos", 5.0, {"buffer": 37})

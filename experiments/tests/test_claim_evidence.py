@@ -13,7 +13,7 @@ from accesspoint.experiments.verdict.claims import Point, Repeats
 
 DATA = tomllib.loads(claim_evidence.FILE.read_text())
 FIELDS = {"like", "experiment", "measure", "arm", "point", "how", "missing", "factor", "where", "form", "else", "not"}
-FIELDS |= claim_evidence.OPERANDS.keys() | {"least", "each"}
+FIELDS |= claim_evidence.OPERANDS.keys() | {"least", "each", "first"}
 FIGURES = {  # measure, arm, n -> value
     ("rate", "plain", 1): 4.0, ("rate", "plain", 2): 6.0, ("rate", "ours", 1): 8.0, ("rate", "ours", 2): 3.0,
     ("delay", "ours", 2): 20.0,
@@ -47,6 +47,10 @@ def answer(name: str = "", point: Point | None = None, /, **fields: Any) -> floa
         ("", None, {"point": {"n": [1, 2]}, "how": "most"}, 6.0),
         ("", None, {"arm": ["plain", "ours"], "how": "best"}, 8.0),
         ("", None, {"point": {"n": [1, 2]}, "how": "spread"}, 0.4),
+        ("", None, {"point": {"n": [1, 2]}, "arm": "plain", "less": {"arm": "ours"}, "first": "n", "factor": 10}, 20.0),
+        ("", None, {"point": {"n": [2, 1]}, "arm": "ours", "less": {"arm": "plain"}, "first": "n"}, 1.0),
+        ("", None, {"point": {"n": [1]}, "arm": "plain", "less": {"arm": "ours"}, "first": "n"}, 1.0),
+        ("", None, {"point": {"n": [1, 3]}, "first": "n"}, None),
         ("", None, {"point": {"n": [1, 3]}}, None),
         ("", None, {"point": {"n": [1, 3]}, "missing": "run"}, 4.0),
         ("", None, {"less": {"arm": "ours"}}, -4.0),

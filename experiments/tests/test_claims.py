@@ -211,7 +211,7 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
         assert point in [dict(one) for one in declared.points()], f"{experiment} has no {point}"
         return around(1)
 
-    for one in claims.load():
+    for one in map(claim_evidence.placed, claims.load()):
         places = [
             (arm, point)
             for point in one.points or (None,)

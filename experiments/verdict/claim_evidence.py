@@ -35,6 +35,7 @@ _MAPS, _KINDS, INSTEAD = _DATA["maps"], _DATA["kinds"], _DATA["instead"]
 MISSING: Mapping[str, str] = _DATA["missing"]
 LACKS: Mapping[str, Sequence[str]] = _DATA["lacks"]
 HAS = frozenset(_DATA["has"]["parts"])
+POINTS: Mapping[str, Sequence[Point]] = _DATA["points"]
 
 
 def joined(base: Spec, own: Spec) -> dict[str, Any]:
@@ -55,6 +56,9 @@ def figure(spec: Spec, measured: Measured, name: str, point: Point | None) -> Re
     plain = {
         field: value for field, value in spec.items() if field not in (*OPERANDS, "factor", "where", "else", "form")
     }
+    if "first" in spec:
+        found = _first(spec, measured, name, point)
+        return found * spec.get("factor", 1) if found is not None else None
     found = _several(plain, measured, name, point)
     if found is not None and "where" in spec:
         found = _kept(found, _several(joined(plain, spec["where"]), measured, name, point), spec["where"]["least"])
@@ -67,6 +71,22 @@ def figure(spec: Spec, measured: Measured, name: str, point: Point | None) -> Re
     if found is not None and spec.get("form", found.form) == found.form:
         return found
     return figure(joined({**spec, "else": None}, spec["else"]), measured, name, point) if spec.get("else") else None
+
+
+def _first(spec: Spec, measured: Measured, name: str, point: Point | None) -> Repeats | None:
+    """In each repeat the first value of the point's field `first` at which the figure is above 0, or the last value."""
+    field = spec["first"]
+    values = spec["point"][field]
+    plain = {key: value for key, value in spec.items() if key not in ("first", "factor")}
+    found = [figure(joined(plain, {"point": {field: value}}), measured, name, point) for value in values]
+    there = [one for one in found if one is not None]
+    if len(there) < len(values):
+        return None
+    above: dict[int, float] = {}
+    for number in sorted(set.intersection(*(set(one.values) for one in there))):
+        pairs = zip(values, there, strict=True)
+        above[number] = next((value for value, one in pairs if one.values[number] > 0), values[-1])
+    return Repeats(above, there[0].form)
 
 
 def _several(spec: Spec, measured: Measured, name: str, point: Point | None) -> Repeats | None:
@@ -162,6 +182,7 @@ has some."""
 
 def asked(claim: Claim) -> frozenset[str]:
     """The experiments whose figures answer a claim, also where others were not run."""
+    claim = placed(claim)
     names: set[str] = set()
 
     def run(experiment: str, measure: str, arm: str, **point: Value) -> Repeats | None:
@@ -178,6 +199,11 @@ def asked(claim: Claim) -> frozenset[str]:
                 for measured in (run, not_run):
                     part(measured, arm, point)
     return frozenset(names)
+
+
+def placed(claim: Claim) -> Claim:
+    """Return the claim with points of its axis, where it names none itself."""
+    return claim.model_copy(update={"points": tuple(POINTS[claim.id])}) if claim.id in POINTS else claim
 
 
 def lacking(claim: Claim) -> list[str]:

@@ -92,6 +92,7 @@ def judged(claim: Claim, results: Results) -> Judgement:
     """Judge one claim: its word, and why it has none."""
     if lacks := claim_evidence.lacking(claim):
         return Judgement("not measured", why=f"the lab lacks {'; '.join(lacks)}")
+    claim = claim_evidence.placed(claim)
     answers = claim_evidence.answers(claim, results)
     if not answers:
         return Judgement("not measured", why=f"missing: {claim_evidence.MISSING[claim.id]}")

@@ -293,7 +293,7 @@ SENSITIVE = Experiment(
 )
 
 
-PIPES: Mapping[str, Mapping[str, float]] = {"equal": {}, "own": {"pipes_every": 1}}
+PIPES = {"equal": 0, "own": 1}  # s between two delays; 0: there is one
 OWN_DELAYS = Experiment(
     name="cell-delays",
     title="Ten terminals with delays of their own that change, in a simulated cell of 802.11g",
@@ -301,7 +301,7 @@ OWN_DELAYS = Experiment(
     question="Does the round trip of many terminals hang on whether their wires have one delay, or each its own that "
     "changes?",
     sweep={"terminals": (10,), "delay": (256,), "pipes": tuple(PIPES)},
-    scene=lambda point, arm: uploads(point, arm, **PIPES[str(point["pipes"])]),
+    scene=lambda point, arm: uploads(point, arm, pipes_every=PIPES[str(point["pipes"])]),
     arms=(PLAIN_ARM, PAPER_ARM),
     measures=MEASURES,
     figures=(
@@ -312,8 +312,8 @@ OWN_DELAYS = Experiment(
     quick=Quick(seconds=30),
     differences=(
         *DIFFERENCES,
-        "how many terminals, which delays and how they change, the paper does not state: here ten, and for each a mean "
-        "from 128 to 384 ms there and back, around which its delay is drawn anew every second, from 0 to twice the mean",
+        "the paper states neither how many terminals nor which delays, nor how they change: here ten, and for each a "
+        "mean from 128 to 384 ms there and back; another delay is drawn every second, from 0 to twice the mean",
     ),
     clock=SIMULATED,
     apart=True,

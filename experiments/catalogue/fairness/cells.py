@@ -98,7 +98,9 @@ def scene(point: Point, arm: Arm) -> Cell:
             if number <= nodes // 2
             else Transfer(number, way, end=LAST, length=length, period=PERIOD, transport=transport)
         )
-    return Cell(nodes, SECONDS, tuple(traffic), DELAY, {**RADIO, "initial": arm.options.get("initial", RADIO["initial"])})
+    return Cell(
+        nodes, SECONDS, tuple(traffic), DELAY, {**RADIO, "initial": arm.options.get("initial", RADIO["initial"])}
+    )
 
 
 def host(name: str, label: str, role: Literal["plain", "paper"], transport: str) -> Arm:
@@ -133,7 +135,7 @@ DIFFERENCES = (
     "begin with 10, and acknowledge at once after a pause, as Linux does",
     "a session that did not end counts as 0: the index is a lower bound, and the measure next to it shows for how many",
     "length and repeats of the paper's runs are not stated; Fig. 2-6 are pictures in the source",
-    "in both directions at once every other node uploads: in halves at 4 and 8 nodes, of the persistent and of the others",
+    "in both directions at once every other node uploads, which at 4 and 8 nodes is half of the persistent ones",
 )
 
 

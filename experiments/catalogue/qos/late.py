@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paper 004's fixed terminals that lose bursts, in a simulated cell of 802.11g: one with a target joins six others late."""
+"""Paper 004's fixed terminals that lose bursts, in a simulated cell of 802.11g: one with a target joins six others."""
 
 from accesspoint.experiments.catalogue.qos.handover import BEYOND, DEVICES
 from accesspoint.experiments.catalogue.qos.radio import (
@@ -66,9 +66,10 @@ EXPERIMENT = Experiment(
     quick=Quick(),
     differences=(
         *DIFFERENCES[1:],
-        "the cell is ns-3's 802.11g (Yans) of 0.3 m at a fixed 54 Mb/s, and terminals lose bursts of 50 ms every 2 s with "
-        "five retries, as in cell-handover: the paper states neither its terminals' errors nor how many there are nor the "
-        "target; here six upload, and the target is that of Fig. 3",
+        "the cell is ns-3's 802.11g (Yans) of 0.3 m at a fixed 54 Mb/s, and terminals lose bursts of 50 ms every 2 s "
+        "with five retries, as in cell-handover: the paper states neither its terminals' errors nor how many there are "
+        "nor the target; here six upload, and the target is that of Fig. 3",
+        "the paper has one sentence of it, and no picture or value",
     ),
     clock=SIMULATED,
     apart=True,

@@ -109,7 +109,7 @@ UNLUCKY = Experiment(
         Curves("total", "All terminals together.", "total", "terminals", "terminals", "throughput (Mb/s)"),
     ),
     repeats=10,
-    quick=Quick(seconds=12, arms=("plain", "ours"), sweep={"terminals": (2, 3, 4, 5, 6, 7, 10)}),
+    quick=Quick(seconds=12, arms=("plain", "qos", "ours"), sweep={"terminals": (2, 3, 4, 5, 6, 7, 10)}),
     differences=(*DIFFERENCES, "the access point's buffer is 256 packets, and 265 from six terminals on"),
     clock=SIMULATED,
     apart=True,

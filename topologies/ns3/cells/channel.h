@@ -42,7 +42,7 @@ class BurstLoss : public PropagationLossModel
     mutable std::map<Ptr<MobilityModel>, Station> m_stations;
 };
 
-/// A wire on which each station has a pipe of its own, as Dummynet makes them: a delay that is drawn anew every while, from
+/// A wire on which each station has a pipe of its own, as Dummynet makes them: a delay that is drawn again every while, from
 /// 0 to twice its mean. Packets of a pipe keep their order.
 class Pipes : public SimpleChannel
 {
