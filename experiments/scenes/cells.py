@@ -117,7 +117,10 @@ class Bounding(Traffic):
 
 
 class Simulation:
-    """Base of scenes that ns-3 alone has: all that a plan needs of them (accesspoint.experiments.experiment.Scene)."""
+    """Base of scenes that a simulator alone has: all that a plan needs of them
+    (accesspoint.experiments.experiment.Scene). simulator: its name among the versions of a run."""
+
+    simulator = "ns-3"
 
     @property
     def load(self) -> float:
@@ -141,7 +144,7 @@ class Simulation:
 
     def lab(self, arm: Arm, target: str, directory: Path, seed: int | None = None) -> NoReturn:
         """Raise LabError: a simulation has no lab, and `simulate` makes its runs."""
-        raise LabError("a cell in ns-3 is no lab: leave CLOCK out")
+        raise LabError("a simulated cell is no lab: leave CLOCK out")
 
 
 WALK = ("leaves", "outage", "arrives")

@@ -2,6 +2,7 @@
 """Paper 001's index in a simulated cell of 802.11b: over the number of nodes and over the length of sessions, with its
 TCPs, its two adjustments, and with this access point in front of plain CUBIC hosts."""
 
+from collections.abc import Mapping
 from math import fsum
 from statistics import fmean
 from typing import Literal, cast
@@ -26,10 +27,10 @@ EFFECTIVE = {"down": 5.06, "up": 5.38}
 UPLINK = 5.3
 
 
-def ideal(raw: Raw, direction: str) -> float:
-    """e, the ideal finish time (s) of a session in a direction, equations 1 and 2."""
+def ideal(raw: Raw, effective: float) -> float:
+    """e, the ideal finish time (s), equations 1 and 2. effective: Mb/s that the cell carries in its direction."""
     assert raw.point
-    share = EFFECTIVE[direction] * 1e6 / 8 / int(raw.point["nodes"])
+    share = effective * 1e6 / 8 / int(raw.point["nodes"])
     return int(raw.point["bytes"]) / share
 
 
@@ -50,7 +51,7 @@ def curves(x: str, xlabel: str, log_x: bool = False, **fixed: int) -> tuple[Curv
     )  # fmt: skip
 
 
-def index(quantity: str) -> Of:
+def index(quantity: str, effective: Mapping[str, float] = EFFECTIVE) -> Of:
     """IF, equation 3, of finish times at the sender (`session_s`) or of response times. A session that did not end
     counts as 0: without it, starving somebody would improve the index."""
 
@@ -58,7 +59,7 @@ def index(quantity: str) -> Of:
         assert raw.point
         way = str(raw.point["direction"])
         indices = [
-            ideal(raw, direction(int(sample.source.removeprefix("sta")), way)) / sample.value
+            ideal(raw, effective[direction(int(sample.source.removeprefix("sta")), way)]) / sample.value
             for sample in raw.of(quantity)
             if sample.value > 0
         ]
