@@ -30,7 +30,7 @@ MAX_CLIENTS, MAX_WAITING, MAX_PER_SECOND = 4, 64, 100
 
 
 @dataclass
-class Lab:
+class TracedSwitch:
     """A running switch whose port 1 is a pipe, and its log."""
 
     address: str
@@ -65,17 +65,17 @@ def options() -> list[str]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, options: list[str]) -> Iterator[Lab]:
+def lab(tmp_path: Path, options: list[str]) -> Iterator[TracedSwitch]:
     address, wire, log = free_address(), Pipes(tmp_path / "left"), tmp_path / "log"
     files = ("-i", f"1@{tmp_path / 'left'}", "--use-files", "0", "--log-file", str(log))
     process = start_switch(address, *files, *options)
     with running(address, process):
-        yield Lab(address, wire, process, log)
+        yield TracedSwitch(address, wire, process, log)
     wire.close()
 
 
 @pytest.fixture
-def primary(lab: Lab, entities: Program) -> Iterator[Client]:
+def primary(lab: TracedSwitch, entities: Program) -> Iterator[Client]:
     client = Client(lab.address, program=entities).become_primary()
     client.push(program=entities)
     yield client
@@ -93,7 +93,9 @@ def events(line: str, kind: str) -> list[dict[str, Any]]:
     return [event for event in json.loads(line)["events"] if event["event"] == kind]
 
 
-def test_trace_has_the_entries_and_registers_that_the_switch_has(lab: Lab, primary: Client, entities: Program) -> None:
+def test_trace_has_the_entries_and_registers_that_the_switch_has(
+    lab: TracedSwitch, primary: Client, entities: Program
+) -> None:
     cell = p4r.RegisterEntry(register_id=entities.id("registers", "cells"), index={"index": 3})
     cell.data.CopyFrom(p4d.P4Data(bitstring=b"\x12\x34"))
     entry = entities.entry("exact_table", [exact(1, 7), exact(2, 0)], ("count_and_say", 0x99))
@@ -117,7 +119,7 @@ def test_trace_has_the_entries_and_registers_that_the_switch_has(lab: Lab, prima
     assert abs(json.loads(line)["time_ns"] / 1e9 - time.time()) < 3600
 
 
-def test_trace_with_a_match_has_these_packets_alone(lab: Lab, primary: Client) -> None:
+def test_trace_with_a_match_has_these_packets_alone(lab: TracedSwitch, primary: Client) -> None:
     client = lab.start("--match", "request.op=0x12,request.a=5", "--port", "1", "--count", "3", "--json")
     for number in range(10):
         lab.request(READ_CELL, number)
@@ -130,7 +132,7 @@ def test_trace_with_a_match_has_these_packets_alone(lab: Lab, primary: Client) -
         assert request[:2] == [["op", "0x12"], ["a", "5"]]
 
 
-def test_trace_that_cannot_start_says_what_there_is(lab: Lab, entities: Program) -> None:
+def test_trace_that_cannot_start_says_what_there_is(lab: TracedSwitch, entities: Program) -> None:
     assert lab.refused() == "apswitch trace: no program is loaded\n"
     primary = Client(lab.address, program=entities).become_primary()
     primary.push(program=entities)
@@ -150,7 +152,7 @@ def test_trace_that_cannot_start_says_what_there_is(lab: Lab, entities: Program)
     assert done.returncode == 2 and "refused" in done.stderr, done.stderr
 
 
-def test_trace_continues_with_another_program(lab: Lab, primary: Client, entities: Program) -> None:
+def test_trace_continues_with_another_program(lab: TracedSwitch, primary: Client, entities: Program) -> None:
     client = lab.start("--count", "2", "--match", "request.a=4")
     lab.request(READ_CELL, 4)
     assert client.stdout and client.stdout.readline().startswith("packet 1: ")
@@ -164,7 +166,7 @@ def test_trace_continues_with_another_program(lab: Lab, primary: Client, entitie
     assert "packet 2: " in finished(client)
 
 
-def test_packets_beyond_the_rate_are_counted(lab: Lab, primary: Client) -> None:
+def test_packets_beyond_the_rate_are_counted(lab: TracedSwitch, primary: Client) -> None:
     client = lab.start("--json", "--match", "request.a=1")
     lab.request(READ_CELL, 1, 3 * MAX_PER_SECOND)
     assert eventually(lambda: not lab.wire.unread())
@@ -205,7 +207,7 @@ def follow(channel: grpc.Channel) -> Any:
     return call
 
 
-def test_slow_client_loses_packets_and_gets_their_number(lab: Lab, primary: Client, tmp_path: Path) -> None:
+def test_slow_client_loses_packets_and_gets_their_number(lab: TracedSwitch, primary: Client, tmp_path: Path) -> None:
     quick = tmp_path / "quick"
     with quick.open("wb") as out:
         other = lab.start("--json", out=out)
@@ -232,7 +234,7 @@ def test_slow_client_loses_packets_and_gets_their_number(lab: Lab, primary: Clie
     other.wait()
 
 
-def test_clients_beyond_the_limit_are_refused_until_one_ends(lab: Lab, primary: Client) -> None:
+def test_clients_beyond_the_limit_are_refused_until_one_ends(lab: TracedSwitch, primary: Client) -> None:
     with ExitStack() as stack:
         channel = stack.enter_context(grpc.insecure_channel(lab.address))
         calls = [follow(channel) for _ in range(MAX_CLIENTS)]
@@ -248,7 +250,7 @@ def test_clients_beyond_the_limit_are_refused_until_one_ends(lab: Lab, primary: 
 
 
 @pytest.mark.parametrize("options", [["-L", "trace"]])
-def test_log_at_level_trace_has_the_steps_of_packets(lab: Lab, primary: Client) -> None:
+def test_log_at_level_trace_has_the_steps_of_packets(lab: TracedSwitch, primary: Client) -> None:
     def logged() -> bool:
         lab.request(READ_CELL, 6)
         return "    request: op = 0x12, a = 6" in lab.log.read_text()
@@ -284,7 +286,7 @@ def test_page_shows_what_a_trace_prints(tmp_path: Path) -> None:
     command = [BINARY, program, "-i", f"1@{tmp_path / 'left'}", "--use-files", "0", "--grpc-server-addr", address]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with running(address, process):
-        lab = Lab(address, wire, process, tmp_path / "log")
+        lab = TracedSwitch(address, wire, process, tmp_path / "log")
         client = lab.start(*block[1].split())
         frames = (ROOT / "docs/switch/example.pcap").read_bytes()[24:]
         while frames:
