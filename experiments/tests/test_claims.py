@@ -203,7 +203,7 @@ def test_every_claim_is_answered_or_named_with_what_is_missing() -> None:
 
 
 def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
-    """Every arm of the claim at every point has one, too, but for figures that the lab has no source for."""
+    """Every arm of the claim at every point has one, too."""
 
     def measured(experiment: str, measure: str, arm: str, **point: Value) -> Repeats:
         declared = registry.find(experiment)
@@ -216,7 +216,6 @@ def test_every_answer_is_a_figure_that_an_experiment_has() -> None:
             (arm, point)
             for point in one.points or (None,)
             for arm in ([str(point)] if one.points_are_arms else one.sides)
-            if "FileZilla" not in (arm, point)
         ]
         answers = claim_evidence.answers(one, measured)
         without = [(name, *place) for name, answer in answers.items() for place in places if answer(*place) is None]
