@@ -29,6 +29,18 @@ def ns3() -> None:
     build.library()
 
 
+@pytest.fixture(scope="session")
+def ns2() -> None:
+    """Skip where ns-2 is not installed, and say how to have it."""
+    from accesspoint.topologies.ns2 import cell
+    from accesspoint.topologies.requirements import LabError
+
+    try:
+        cell.version()
+    except LabError as error:
+        pytest.skip(str(error))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in ns-3 as long, as its wheel has 300 MB, and those that need root as labs."""
     for item in items:

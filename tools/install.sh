@@ -26,7 +26,7 @@ BPF="clang:clang pkg-config:pkg-config /usr/include/gelf.h:libelf-dev /usr/inclu
 PACKAGES="help2man:help2man dpkg-deb:dpkg debootstrap:debootstrap"
 
 TESTS="pg_ctlcluster:postgresql promtool:prometheus chromium:chromium chromedriver:chromium-driver
-    systemd-analyze:systemd faketime:faketime /usr/sbin/nats-server:nats-server"
+    systemd-analyze:systemd faketime:faketime ns:ns2 /usr/sbin/nats-server:nats-server"
 
 FLEET="/usr/sbin/nats-server:nats-server"
 

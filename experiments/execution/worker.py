@@ -87,7 +87,7 @@ def _needless(scene: Scene, order: Order, directory: Path) -> bool:
 def _versions(order: Order, scene: Scene) -> dict[str, str]:
     """Versions of the software that takes part."""
     if order.clock == kernel.SIMULATED:
-        return provenance.versions_of_a_simulation()
+        return provenance.versions_of_a_simulation(getattr(scene, "simulator", "ns-3"))
     return provenance.versions(order.target) | lab_kinds.versions(getattr(scene, "kind", lab_kinds.WIRED))
 
 

@@ -51,11 +51,13 @@ def versions(target: str = targets.DEFAULT) -> dict[str, str]:
     }
 
 
-def versions_of_a_simulation() -> dict[str, str]:
-    """Versions of the software that takes part in a simulation: no kernel, and no tools."""
+def versions_of_a_simulation(simulator: str) -> dict[str, str]:
+    """Versions of the software that takes part in a simulation, in ns-3 or ns-2: no kernel, and no tools."""
+    from accesspoint.topologies.ns2 import cell
     from accesspoint.topologies.ns3 import build
 
-    return {"ns-3": build.version(), "python": platform.python_version(), "commit": commit()}
+    version = {"ns-3": build.version, "ns-2": cell.version}[simulator]()
+    return {simulator: version, "python": platform.python_version(), "commit": commit()}
 
 
 def machine() -> dict[str, Any]:

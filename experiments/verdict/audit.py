@@ -32,6 +32,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "controller": ("controller", ":(exclude)controller/web", ":(exclude)controller/monitoring"),
     "hosts": ("hosts",),
     "topologies/ns3": ("topologies/ns3",),
+    "topologies/ns2": ("topologies/ns2",),
 }
 SCENE = "its scene"
 PARTS_OF_SCENES = ("accesspoint.experiments.catalogue", "accesspoint.experiments.scenes")
@@ -116,7 +117,8 @@ def _sources(summary: Summary) -> dict[str, tuple[str, ...]]:
         parts = ["hosts"]
     elif SIMULATED in summary.get("clocks", ()):
         ours = any(experiment.arm(name).role == "ours" for name in summary["arms"])
-        parts = [*(parts if ours else []), "topologies/ns3"]
+        simulator = getattr(scene, "simulator", "ns-3").replace("-", "")
+        parts = [*(parts if ours else []), f"topologies/{simulator}"]
     files = [file for file in _files(registry.file(experiment.name)) if file.is_relative_to(ROOT)]
     scene_files = tuple(sorted(str(file.relative_to(ROOT)) for file in files))
     # A file of the user's own has no history here.
