@@ -113,7 +113,7 @@ INDEX = Experiment(
         "the radio is that of ns2-effective which carries what the paper's UDP carries (11 Mb/s for control, headers, "
         "no RTS), packets have ns-2's 1000 bytes, and the fair share is of TCP's 5.78 Mb/s down, 6.97 up",
         "ns-2 brings neither Westwood nor Westwood-NR: here they are the published law (Casetti et al. 2002) over its "
-        "Reno and NewReno, looked at every 5 ms, and not at each acknowledgement; Linux's Westwood is ns-2's",
+        "Reno and NewReno, sampled every 5 ms, and not at each acknowledgement; Linux's Westwood is ns-2's",
         "ns-2's Linux has a law by name only, and the paper does not say which: its Reno and its CUBIC are both there, "
         "and the claim is of their mean; its windows are not bound by the 20 packets of the others",
         "sessions of a node share one connection; a session that did not end counts as 0",
