@@ -41,7 +41,7 @@ def cells(experiment: Experiment, kept: summary.Summary, results: Path = RESULTS
 
 
 def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, list[str]]:
-    """Return a summary with its figures and verdicts computed from its samples, and the figures that have changed."""
+    """Return a summary with its figures and verdicts computed from its samples, and what of these has changed."""
     experiment = registry.find(name)
     kept = json.loads((results / "summaries" / f"{name}.json").read_text())
     made = cells(experiment, kept, results)
@@ -53,8 +53,9 @@ def recomputed(name: str, results: Path = RESULTS) -> tuple[summary.Summary, lis
         runs = [raw for _, raw in archive.read(results / archive.FOLDER / f"{name}.parquet")]
         kept |= json.loads(json.dumps(summary.compared(experiment, runs)))
     kept |= summary.tallied(experiment, kept)
+    word = kept["word"]
     kept |= summary.judged(experiment, kept)
-    return kept, others
+    return kept, [*others, *(["its verdict"] if kept["word"] != word else [])]
 
 
 def _key(cell: dict[str, Any]) -> str:
