@@ -20,7 +20,7 @@ class Crossing:
     end: float
 
     def prepare(self, stage: "Stage") -> None:
-        left, arrived = (_watch(stage, host, str(host.defaultIntf())) for host in (stage.station(1), stage.server))
+        left, arrived = (watch(stage, host, str(host.defaultIntf())) for host in (stage.station(1), stage.server))
 
         def end() -> None:
             for segment, when in list(arrived.items()):
@@ -44,7 +44,7 @@ class Reordered:
         logs = []
         for number, direction in enumerate(self.directions):
             ends = hosts if direction == "down" else hosts[::-1]
-            logs.append(tuple(_watch(stage, host, self.interface, IPERF_PORT + number) for host in ends))
+            logs.append(tuple(watch(stage, host, self.interface, IPERF_PORT + number) for host in ends))
 
         def end() -> None:
             for direction, (left, arrived) in zip(self.directions, logs, strict=True):
@@ -63,7 +63,7 @@ def reordered(left: Iterable[object], arrived: Iterable[object]) -> int:
     return count
 
 
-def _watch(stage: "Stage", host: Any, interface: str, port: int = IPERF_PORT) -> dict[str, float]:
+def watch(stage: "Stage", host: Any, interface: str, port: int = IPERF_PORT) -> dict[str, float]:
     """Segment -> when it passes the host's interface, in this order, filled from now on."""
     passed: dict[str, float] = {}
 

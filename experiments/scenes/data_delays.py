@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """One-way delays of flows' data between the first station and the server, by the one clock of a lab's kernel."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accesspoint.experiments.lab.traffic import IPERF_PORT
 from accesspoint.experiments.measure.run_data import Of, Raw
+from accesspoint.experiments.scenes.crossing import watch
 
 if TYPE_CHECKING:
     from accesspoint.experiments.lab.stage import Stage
@@ -27,7 +27,10 @@ class DataDelays:
 
     def prepare(self, stage: "Stage") -> None:
         logs = {
-            flow: [_log(stage, host, IPERF_PORT + number) for host in (stage.station(1), stage.server)]
+            flow: [
+                watch(stage, host, str(host.defaultIntf()), IPERF_PORT + number)
+                for host in (stage.station(1), stage.server)
+            ]
             for number, flow in enumerate(self.flows)
         }
 
@@ -59,17 +62,3 @@ def data_delay(source: str) -> Of:
         return fmean(raw.values("data_delay_ms", source), packets) if packets else None
 
     return of
-
-
-def _log(stage: "Stage", host: Any, port: int) -> dict[str, float]:
-    """Segment of a flow -> when it passes the host's interface, filled from now on."""
-    passed: dict[str, float] = {}
-
-    def take(line: str) -> None:
-        segment, _, when = line.strip().rpartition(" ")
-        if segment:
-            passed[segment] = float(when)
-
-    words = (sys.executable, "-m", "accesspoint.experiments.scenes.arrival_log", str(host.defaultIntf()), str(port))
-    stage.program(host, *words, take=take).await_line("ready")
-    return passed

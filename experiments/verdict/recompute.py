@@ -76,7 +76,7 @@ def main(words: list[str]) -> int:
         if not others:
             print(f"{name}: as it stands")
             continue
-        print(f"{name}: {len(others)} figures are others: {others[0]}{', ...' if len(others) > 1 else ''}")
+        print(f"{name}: {len(others)} differ: {others[0]}{', ...' if len(others) > 1 else ''}")
         differing[name] = len(others)
         if options.check:
             continue
