@@ -127,7 +127,8 @@ proc rate {sink name payload} {
 
 proc window {source name} {
     global ns EVERY
-    sample [$ns now] cwnd [$source set cwnd_] 0 $name
+    # The congestion window grows on above its bound.
+    sample [$ns now] cwnd [expr {min([$source set cwnd_], [$source set window_])}] 0 $name
     $ns after $EVERY "window $source $name"
 }
 

@@ -117,7 +117,7 @@ INDEX = Experiment(
         "ns-2 brings neither Westwood nor Westwood-NR: here they are the published law (Casetti et al. 2002) over its "
         "Reno and NewReno, which looks every 5 ms and not at each acknowledgement; Linux's Westwood is ns-2's own",
         "ns-2's Linux needs the name of a law, and the paper does not say which: its Reno and its CUBIC are there, "
-        "and the claim is of their mean; its windows are not bound by the 20 packets of the others",
+        "and the claim is of their mean; all windows have ns-2's bound of 20 packets",
         "sessions of a node share one connection; a session that did not end counts as 0",
         "length and repeats of the paper's runs are not stated",
     ),
