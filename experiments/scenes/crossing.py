@@ -64,7 +64,7 @@ def reordered(left: Iterable[object], arrived: Iterable[object]) -> int:
 
 
 def watch(stage: "Stage", host: Any, interface: str, port: int = IPERF_PORT) -> dict[str, float]:
-    """Segment -> when it passes the host's interface, in this order, filled from now on."""
+    """Log when each segment passes the host's interface, in this order; the log is filled from now on."""
     passed: dict[str, float] = {}
 
     def take(line: str) -> None:
