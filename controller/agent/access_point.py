@@ -110,7 +110,8 @@ class ManagedAccessPoint:
         """Remove all feedback before the end. A switch that does not answer soon keeps its entries."""
         if self.connection.state == State.READY:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.loop.release(), RELEASE_SECONDS)
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self.loop.release()
 
     def configure(self, config: AccessPointConfig, revision: int) -> None:
         """Use another configuration from now on, within the session; `sync` writes its entries."""

@@ -195,11 +195,14 @@ class Reconciler:
         ap = self._access_points.pop(self._name, None)
         if ap is not None:
             await ap.release()
-        session, self._session = self._session, None
+        session = self._session
         if session is not None:
             session.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await session
+            # Not `await session`: whether it or this task was cancelled could not be told.
+            await asyncio.wait([session])
+            self._session = None
+            if not session.cancelled():
+                session.result()
 
 
 REFUSES, AWAY = 502, 503

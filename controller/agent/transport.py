@@ -14,6 +14,7 @@ import grpc
 from finsy.proto import p4r, rpc_code, rpc_status
 from google.protobuf.message import DecodeError
 
+from ..cancellation import cancellable
 from ..config import P4RuntimeTls
 from .carriers import GET
 
@@ -143,19 +144,20 @@ class GrpcTransport:
 
     async def call(self, method: str, request: bytes, *, timeout: float = ANSWER_SECONDS) -> bytes:
         """As `Transport.call`."""
-        try:
-            if method != "Read":
-                answer: bytes = await self._unary[method](request, timeout=timeout)
-                return answer
-            parts, size = [], 0
-            async for part in self._read(request, timeout=timeout):
-                parts.append(part)
-                size += len(part)
-                if size > MAX_ANSWER_BYTES:
-                    raise RpcError(rpc_status.Status(code=rpc_code.RESOURCE_EXHAUSTED, message="endless answer"))
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
-            raise refusal(error) from None
+        with cancellable():
+            try:
+                if method != "Read":
+                    answer: bytes = await self._unary[method](request, timeout=timeout)
+                    return answer
+                parts, size = [], 0
+                async for part in self._read(request, timeout=timeout):
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_ANSWER_BYTES:
+                        raise RpcError(rpc_status.Status(code=rpc_code.RESOURCE_EXHAUSTED, message="endless answer"))
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+                raise refusal(error) from None
 
     def stream(self) -> "GrpcStream":
         """As `Transport.stream`."""
@@ -187,12 +189,13 @@ class GrpcStream:
 
     async def receive(self) -> bytes:
         """As `Stream.receive`."""
-        try:
-            message = await self._call.read()
-            if message is not grpc.aio.EOF:
-                return bytes(message)
-        except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
-            raise refusal(error) from None
+        with cancellable():
+            try:
+                message = await self._call.read()
+                if message is not grpc.aio.EOF:
+                    return bytes(message)
+            except (grpc.aio.AioRpcError, asyncio.CancelledError) as error:
+                raise refusal(error) from None
         raise RpcError(rpc_status.Status(code=rpc_code.UNAVAILABLE, message="the server ended the session"))
 
     def close(self) -> None:

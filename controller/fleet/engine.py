@@ -24,6 +24,7 @@ from nats.errors import Error, NoRespondersError, NoServersError
 from nats.js.api import DiscardPolicy, StreamConfig
 from nats.js.errors import APIError
 
+from ..cancellation import cancellable
 from ..config import ConfigError
 from .credentials import Credentials, key_of
 
@@ -62,22 +63,9 @@ class Conflict(Exception):
 
 
 @contextlib.contextmanager
-def _cancellable() -> Iterator[None]:
-    """Keeps a cancellation that the client loses: Python 3.11's `wait_for` does when it comes with the answer."""
-    task = asyncio.current_task()
-    assert task is not None
-    cancelled = task.cancelling()
-    try:
-        yield
-    finally:
-        if task.cancelling() > cancelled:
-            raise asyncio.CancelledError
-
-
-@contextlib.contextmanager
 def _errors_as_unavailable() -> Iterator[None]:
     """Raise errors of a request as `Unavailable`."""
-    with _cancellable():
+    with cancellable():
         try:
             yield
         except NoRespondersError:
@@ -127,7 +115,7 @@ class Engine:
             # The client's own reconnection gives up after some errors, and delays messages.
             client, closed = Client(), asyncio.Event()
             try:
-                with _cancellable():
+                with cancellable():
                     await self._connect(client, closed)
                     for subject, callback in self._subscriptions:
                         await client.subscribe(subject, cb=callback)
@@ -151,7 +139,7 @@ class Engine:
             finally:
                 with contextlib.suppress(Error, OSError, TimeoutError):
                     async with asyncio.timeout(ANSWER_SECONDS):
-                        with _cancellable():
+                        with cancellable():
                             await client.close()
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -102,6 +102,13 @@ class Point:
         self.written(revision)
 
     async def run(self) -> None:
+        try:
+            await self._hold()
+        finally:
+            # The switch is told that the session ends.
+            await asyncio.sleep(WRITE_SECONDS)
+
+    async def _hold(self) -> None:
         while True:
             try:
                 if not self._switch.up:
@@ -282,3 +289,15 @@ class Model(RuleBasedStateMachine):
 
 Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 test_desired_and_running_never_differ_silently = pytest.mark.timeout(300)(Model.TestCase)
+
+
+def test_a_replacement_that_is_cancelled_begins_no_session() -> None:
+    """Cancel at each moment: while feedback is removed, and while the former session ends."""
+    for step in range(8):
+        model = Model()
+        model.run(1.0)
+        model._desire(made(0, 9, True))
+        model.run(step * 0.01)
+        model._end()
+        assert not [task for task in asyncio.all_tasks(model.loop) if not task.done()], step
+        model.loop.close()

@@ -9,6 +9,7 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code, rpc_status
 
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.agent import transport as module
 from accesspoint.controller.agent.transport import SERVICE, GrpcTransport, RpcError
 
@@ -106,6 +107,34 @@ async def test_what_is_cancelled_here_is(way: GrpcTransport) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+@pytest.mark.parametrize("method", ["Write", "Read", "StreamChannel"])
+async def test_what_is_cancelled_while_the_connection_begins_is(method: str) -> None:
+    """A cancellation that is lost is a session that nobody can end: whoever awaits its end waits for ever."""
+
+    async def ask(address: str) -> None:
+        way = GrpcTransport(address)
+        stream = way.stream()
+        try:
+            await (stream.receive() if method == "StreamChannel" else way.call(method, b""))
+        finally:
+            stream.close()
+            await way.close()
+
+    cancelled = 0
+    for step in range(300):
+        asking = asyncio.create_task(ask(f"127.0.0.1:{free_port()}"))
+        for _ in range(step % 20):
+            await asyncio.sleep(0)
+        await asyncio.sleep(max(0, step - 100) * 2e-5)
+        if asking.cancel():
+            cancelled += 1
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        else:
+            asking.exception()
+    assert cancelled > 50
 
 
 @pytest.mark.parametrize("last", [b"end", b""])
