@@ -56,6 +56,7 @@ TABLE = Experiment(
     differences=(
         "the paper states neither RTS and CTS, nor the rates of control frames and of physical headers, nor sizes: the "
         "arms and sizes are ns-2's own (RTS, 1 Mb/s, 1000 bytes) and those that scripts for 802.11b put in their place",
+        "which arms there are was fixed after trials with one seed each, whose figures had been seen",
         "TCP is Reno with ns-2's window of 20 packets, and begins with 1; receivers acknowledge each packet; queues "
         "hold 50 packets; UDP is 12 Mb/s for each node",
         "stations are on a circle of 5 m around the access point; its wire has no bound but its delay",
@@ -119,7 +120,8 @@ INDEX = Experiment(
         "ns-2's Linux needs the name of a law, and the paper does not say which: its Reno and its CUBIC are there, "
         "and the claim is of their mean; all windows have ns-2's bound of 20 packets",
         "sessions of a node share one connection; a session that did not end counts as 0",
-        "length and repeats of the paper's runs are not stated",
+        "length and repeats of the paper's runs are not stated; the arms were fixed after trials with one seed each, "
+        "whose figures had been seen",
     ),
     clock=SIMULATED,
     apart=True,

@@ -75,6 +75,7 @@ EXPERIMENT = Experiment(
         "windows of 20 packets fill no queue, so nothing is lost, and TCP's variant (here Reno) does not matter; in "
         "the other arms windows have no bound, or receivers acknowledge two packets, which the sentence leaves open",
         "the server is at the access point: the paper states no round trip",
+        "the arm that is judged was chosen after trials with one seed each, whose figures had been seen",
     ),
     clock=SIMULATED,
     apart=True,
