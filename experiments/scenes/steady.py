@@ -13,15 +13,20 @@ import socket
 import sys
 import time
 
+from accesspoint.topologies.links.veth import SO_RCVBUFFORCE
+
 INTERVAL = 0.25  # s
 PAYLOAD = 1472  # bytes: with UDP, IP and Ethernet a frame of FRAME
 FRAME = 1514
+BUFFER = 1 << 24  # bytes
 NOT_ECT, ECT0 = 0, 2
 
 
 def receive(address: str, to: str, port: int) -> None:
     """Receive and print rates, until the process ends."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    # A loss here is one of the path, not of a receiver that had to wait for the processor.
+    udp.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
     udp.bind((to, port))
     if ipaddress.ip_address(to).is_multicast:
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(to) + socket.inet_aton(address))
