@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from finsy import P4RegisterEntry, P4TableEntry
 from scapy.packet import Packet
 
-from accesspoint.ptf_tests.lib.base import ALWAYS, SILENCE, SLOW, STATION, UPLINK, HostsTest, entry, poll
+from accesspoint.ptf_tests.lib.base import ALWAYS, SLOW, STATION, UPLINK, HostsTest, entry, poll
 from accesspoint.ptf_tests.lib.packets import build_ack, build_udp
 from accesspoint.ptf_tests.tests.test_filter import ONE_QUEUE, slow_flow
 from accesspoint.ptf_tests.tests.test_mark import port_feedback
@@ -51,10 +51,13 @@ class GateTest(HostsTest):
         """Packets of a counter of the slow port since it was read."""
         return self.count(name) - before[name][0]
 
-    def drain(self) -> None:
-        """Wait until nothing waits, and forget what has left."""
+    def drain(self, before: dict[str, tuple[int, int]], received: int = 0) -> None:
+        """Wait until nothing waits, and take what has left since the counters were read, but for the frames received.
+
+        A frame that was counted is on its way for a fifth of a second."""
         self.assertTrue(poll(lambda: self.waiting() == 0))
-        self.receive_all(SLOW, SILENCE)
+        for _ in range(self.since(before, "sent") - received):
+            self.assertIsNotNone(self.receive(SLOW))
 
     def waiting(self) -> int:
         """Packets that were admitted to the slow port and have not left it."""
@@ -132,7 +135,8 @@ class GateAdmitsInBatches(GateTest):
         if admitted:
             taken, left = (after[name][0] - before[name][0] for name in ("arrived", "sent"))
             if taken != BATCH:
-                self.assertGreaterEqual(room + left, 2 * BATCH, f"{taken} admitted of a batch of {BATCH}")
+                # It closes at a packet that finds it full: one that leaves within a batch makes room for one more.
+                self.assertIn(taken, range(BATCH, room + left + 1), f"admitted of a batch of {BATCH}")
                 self.closed = False
         self.refusals += not admitted
         self.batches += admitted
@@ -188,7 +192,7 @@ class FilteredAckGivesBackItsPlace(GateTest):
         self.send(STATION, *acks)
         self.assertTrue(poll(lambda: self.since(before, "arrived") + self.since(before, "refused") == 3))
         if self.since(before, "sent") > 1:
-            self.drain()
+            self.drain(before)
             return False
         self.expect(SLOW, self.sent_frames[-1], acks[-1])
         self.assertTrue(poll(lambda: self.waiting() == 0))
@@ -220,7 +224,7 @@ class RefusedAckSupersedesNothing(GateTest):
         self.assertTrue(poll(lambda: self.since(before, "arrived") + self.since(before, "refused") == 12))
         admitted = self.since(before, "arrived")
         if self.since(before, "sent") > 1:
-            self.drain()
+            self.drain(before)
             return False
         self.assertIn(admitted, (4, 5))
         self.expect(SLOW, *frames[:2], older, *frames[2 : admitted - 1])
@@ -254,7 +258,7 @@ class LostPacketGivesBackItsPlace(GateTest):
         self.send_frames(1)
         if self.sent_at - began > KEEPS:
             time.sleep(FORGETS)
-            self.drain()
+            self.drain(before, received=1)
             return False
         self.assertEqual(self.since(before, "refused"), 1)
         return True
