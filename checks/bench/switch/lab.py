@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accesspoint.topologies.links.veth import OFFLOADS
 from accesspoint.topologies.namespaces.namespace import Namespace
+from accesspoint.topologies.processes import wait_for
 from accesspoint.topologies.requirements import ROOT, LabError
 
 SWITCH = ROOT / "target/release/apswitch"
@@ -35,6 +36,12 @@ class VethBench(Namespace):
                 self.run("sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
                 self.ip("link", "set", name, "up")
                 self.run("ethtool", "-K", name, *OFFLOADS)
+        # Until the kernel has noticed the carrier, what is sent is lost.
+        wait_for(self._is_up, "the links of the bench come up")
+
+    def _is_up(self) -> bool:
+        links = json.loads(self.ip("-j", "link", "show", "type", "veth"))
+        return all(link["operstate"] == "UP" for link in links)
 
     def start(self, *command: str | Path, core: int | None) -> subprocess.Popen[bytes]:
         """A program inside the namespace on one core, so that sender and switch never share one by chance; None: where
