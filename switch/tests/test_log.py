@@ -84,6 +84,11 @@ def test_clients_are_logged_with_their_addresses(start: Start, entities: Program
     assert first.outcomes(absent) != [0]
     with pytest.raises(Exception, match="only the primary"):
         second.write(absent)
+    for client in (first, second):
+        # With answers under way the connection would end by a reset.
+        client.outgoing.put(None)
+        assert client.reader
+        client.reader.join()
     first.close()
     second.close()
     assert eventually(lambda: log.read_text().count("disconnected: closed by the client") == 2)

@@ -271,7 +271,7 @@ CellFlow::Opens(uint32_t sequence) const
     auto last = std::upper_bound(
         sessions.begin(), sessions.end(), octet, [](uint64_t at, const Session& one) { return at < one.until; });
     const uint64_t begins = last == sessions.begin() ? 0 : std::prev(last)->until;
-    return last != sessions.end() && octet < begins + 2 * Segment();
+    return last != sessions.end() && octet < begins + uint64_t{2} * Segment();
 }
 
 } // namespace ns3

@@ -208,8 +208,12 @@ Cell::Enqueued(Ptr<const WifiMpdu> frame)
 void
 Cell::Dequeued(Ptr<const WifiMpdu> frame)
 {
-    auto opening = Opening(frame);
-    auto found = opening ? m_waiting.find(*opening) : m_waiting.end();
+    const auto opening = Opening(frame);
+    if (!opening)
+    {
+        return;
+    }
+    const auto found = m_waiting.find(*opening);
     if (found != m_waiting.end() && found->second >= 0)
     {
         const double waited = Simulator::Now().GetSeconds() - found->second;
