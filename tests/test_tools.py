@@ -86,7 +86,7 @@ def test_packages_are_installed_by_one_at_a_time(tmp_path: Path) -> None:
         for part in ("bpf", "packages")
     ]
     for process in both:
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
         assert process.returncode == 0
     words = [line.split() for line in log.read_text().splitlines()]
     assert len(words) == 8 and all(
@@ -108,7 +108,7 @@ def test_make_names_a_part_that_is_none_before_it_installs_anything(goal: str, t
         shutil.copy(ROOT / file, tmp_path / file)
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     command = ["make", goal, "PART=swich"]
-    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("error: there is no part 'swich'") and "  switch " in done.stderr
 
