@@ -29,7 +29,7 @@ def measure(peer: str, directory: Path) -> dict[str, Any]:
         fastest = []
 
         def quick() -> bool:
-            """Whether one of all round trips was: a busy machine holds up some."""
+            """Return whether any round trip was; a busy machine holds up some."""
             said = station.run("ping", "-c", "1", "-W", "60", server.IP())
             fastest.append(float(re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", said)[1]))  # type: ignore[index]
             return len(fastest) >= 4 and min(fastest) < 40

@@ -35,7 +35,7 @@ def test_two_links_each_with_its_model() -> None:
         took: list[float] = []
 
         def quick() -> bool:
-            """Whether one of all round trips was: a busy machine holds up some."""
+            """Return whether any round trip was; a busy machine holds up some."""
             output = a.run("ping", "-c1", "-W60", slow.b_ip)
             took.append(float(re.search(r"= ([\d.]+)/", output)[1]))  # type: ignore[index]
             return len(took) >= 5 and min(took) < 25
