@@ -32,6 +32,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.ptf_tests.lib.ports import PORTS, SLOW
 from accesspoint.ptf_tests.targets import (
     CONNECTIONS_LINK,
@@ -111,6 +112,9 @@ def enter_namespace() -> dict[int, str]:
     for port in PORTS:
         for name in ("switch", "host"):
             call("ethtool", "-K", f"{name}{port}", *OFFLOADS_OFF)
+    # Until the kernel has seen its carrier an interface drops what is sent.
+    if not eventually(lambda: call("ip", "-oneline", "link").count(" state UP ") == 2 * len(PORTS)):
+        raise RunError("the interfaces have no carrier")
     return {port: f"switch{port}" for port in PORTS}
 
 
@@ -182,13 +186,15 @@ def ptf_script() -> str:
 
 
 def run_tests(
-    tests: list[str], directory: Path, target: Target, place: Place, out: Path, arguments: argparse.Namespace
+    tests: list[str], process: int | None, target: Target, place: Place, out: Path, arguments: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Run tests of a directory with PTF and return the outcome of each."""
+    """Run tests with PTF and return the outcome of each. process: the target's, if it was started here."""
+    directory = arguments.tests
     results = out / "results.jsonl"
     results.unlink(missing_ok=True)
     parameters: dict[str, object] = {
         "address": place.address,
+        "process": process,
         "p4info": str(place.p4info),
         "results": str(results),
         "cannot": target.cannot,
@@ -206,13 +212,13 @@ def run_tests(
     command += ["--debug", "debug" if arguments.verbose else "info"]
     command += ["--test-case-timeout", str(CASE_TIMEOUT + more), *tests]
     with nullcontext() if arguments.jobs == 1 else open(out / "ptf.out", "w+") as output:
-        process = start(command, stdout=output, stderr=output)
+        tester = start(command, stdout=output, stderr=output)
         try:
-            process.wait(timeout=RUN_TIMEOUT + more)
+            tester.wait(timeout=RUN_TIMEOUT + more)
         except subprocess.TimeoutExpired:
             pass  # what has no outcome has failed
         finally:
-            stop(process)
+            stop(tester)
         if output:  # in one piece, as other shares run
             output.seek(0)
             print(output.read(), end="", flush=True)
@@ -234,7 +240,7 @@ def run_share(
             switch = start(target.command(interfaces, log), stdout=output, stderr=output)
     try:
         push_pipeline(target, place, switch, log)
-        outcomes = run_tests(tests, arguments.tests, target, place, out, arguments)
+        outcomes = run_tests(tests, switch.pid if switch else None, target, place, out, arguments)
         ended = switch.poll() if switch else None
     finally:
         if switch:

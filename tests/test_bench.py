@@ -20,6 +20,7 @@ from accesspoint.checks.bench.switch.beside_writes import Trials
 from accesspoint.checks.bench.switch.lab import VethBench
 from accesspoint.checks.bench.switch.program import write_frames
 from accesspoint.checks.bench.switch.switching import INJECTOR, targets
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -46,10 +47,15 @@ def test_injected_frames_are_received_as_counted(tmp_path: Path) -> None:
             port.bind(("left", ETH_P_ALL))
             port.setblocking(False)
             report = json.loads(lab.run(*INJECTOR, file, "--rate", str(RATE), "--seconds", "0.3"))
-            received = []
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    received.append(port.recv(2048))
+            received: list[bytes] = []
+
+            def all_came() -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        received.append(port.recv(2048))
+                return len(received) >= report["packets"]
+
+            eventually(all_came)
     assert report["packets"] == len(received) > 0
     assert report["packets"] <= RATE * report["seconds"] + BATCH
     assert received == [frames[number % FLOWS] for number in range(len(received))]

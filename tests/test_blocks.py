@@ -28,7 +28,7 @@ BUILT = {"apswitch": "target/release/apswitch", "hosts": "target/release/hosts"}
 
 @functools.cache
 def told(*words: str) -> str:
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
     return done.stdout + done.stderr
 
 

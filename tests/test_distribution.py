@@ -123,7 +123,7 @@ def test_accesspoint_beside_modules_of_the_same_names_runs_a_lab(installed: Path
     (tmp_path / "script.py").write_text(IN_A_LAB)
     environment = {**os.environ, "PYTHONPATH": str(installed), "APSWITCH": str(APSWITCH)}
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(installed / "accesspoint/__init__.py"), "True", "0.0", "ready"]
@@ -152,7 +152,7 @@ def experiments(folder: Path, installed: Path, *words: str) -> str:
     """Output of the command `experiments` in a folder."""
     environment = {**os.environ, "PYTHONPATH": str(installed), "APSWITCH": str(APSWITCH), "COLUMNS": "200"}
     command = [sys.executable, "-m", "accesspoint.experiments", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -45,7 +45,7 @@ def printed(command: str, page: str) -> str:
     if command.startswith("make ") and command != "make help":
         command = command.replace("make ", "make -n ", 1)
     if command not in PRINTED:
-        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=280)
         assert done.returncode == 0, f"{page}: {command}\n{done.stdout[-1000:]}{done.stderr[-2000:]}"
         PRINTED[command] = done.stdout + done.stderr  # a lab's prompt is on stderr
     return PRINTED[command]
@@ -70,7 +70,7 @@ def test_what_a_page_shows_is_what_its_commands_print(block: Block) -> None:
     [(b.page, b.text) for b in blocks() if b.language == "python" and b.place is None],
 )
 def test_script_runs(page: str, script: str) -> None:
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, f"{page}: {done.stderr[-2000:]}"
 
 

@@ -24,17 +24,17 @@ WITHOUT_WIFI = subprocess.run(
 )
 
 
-def run(*words: str, timeout: float = 100, **environment: str) -> str:
+def run(*words: str, **environment: str) -> str:
     """Run a program that has to succeed, and return its output."""
     done = subprocess.run(
-        words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=timeout, check=False
+        words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
 
 
-def example(name: str, timeout: float = 100) -> str:
-    return run(sys.executable, "-m", f"examples.{name}", timeout=timeout)
+def example(name: str, **environment: str) -> str:
+    return run(sys.executable, "-m", f"examples.{name}", **environment)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.p*")), ids=lambda path: str(path.relative_to(EXAMPLES)))
@@ -43,17 +43,39 @@ def test_an_example_is_short(path: Path) -> None:
         assert len(path.read_text().splitlines()) <= MAX_LINES
 
 
+@pytest.fixture
+def patient(tmp_path: Path) -> str:
+    """A PATH with a ping that waits for all answers, however busy the machine is: once it has had one, it waits for
+    the others no longer than the interval."""
+    ping = tmp_path / "ping"
+    ping.write_text(f'#!/bin/sh\nexec {shutil.which("ping")} -l 3 "$@" -i 60 -W 60\n')
+    ping.chmod(0o755)
+    return f"{tmp_path}:{os.environ['PATH']}"
+
+
+def fastest(output: str) -> list[float]:
+    """The shortest round trip of each ping, ms."""
+    return [float(line.split("=")[1].split("/")[0]) for line in output.splitlines() if line.startswith("rtt")]
+
+
 @needs_root
-def test_a_wired_topology_of_ones_own() -> None:
-    output = example("wired")
+def test_a_wired_topology_of_ones_own(patient: str) -> None:
+    output = example("wired", PATH=patient)
     assert output.count("3 packets transmitted, 3 received") == 2
-    near, far = (float(line.split("=")[1].split("/")[0]) for line in output.splitlines() if line.startswith("rtt"))
-    assert near < 18 < far, "the station behind the slower link has its delay, and the other one has not"
+    _, far = fastest(output)
+    assert far > 18, "the station behind the slower link has its delay"
+
+
+@pytest.mark.realtime
+@needs_root
+def test_only_the_slower_link_has_its_delay() -> None:
+    near, far = fastest(example("wired"))
+    assert near < 18 < far
 
 
 @needs_root
-def test_any_program_with_a_host_that_comes_later() -> None:
-    output = example("any_program")
+def test_any_program_with_a_host_that_comes_later(patient: str) -> None:
+    output = example("any_program", PATH=patient)
     assert "3 packets transmitted, 3 received" in output and "port 2 s1-eth2 UP" in output
 
 
@@ -66,7 +88,7 @@ def test_a_client_of_rest() -> None:
 @pytest.mark.long
 @needs_root
 def test_an_experiment_of_ones_own() -> None:
-    output = example("own_experiment", timeout=150)
+    output = example("own_experiment")
     assert "beside-upload: 2 runs" in output and "report: " in output
 
 
@@ -110,7 +132,7 @@ def test_a_killed_script_leaves_no_switch_and_no_controller(tmp_path: Path) -> N
         f"net = Mininet(AccessPointTopo(switch={{'directory': '{tmp_path}'}}), controller=None)\n"
         "net.start()\n"
         "print(net['ap1'].prefix, flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(1000)\n"
     )
     process = subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE

@@ -196,5 +196,5 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
         run.terminate()
         run.communicate(timeout=240)
     assert run.returncode == 128 + signal.SIGTERM
-    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+    assert eventually(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
     assert {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")} <= before

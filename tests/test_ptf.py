@@ -57,7 +57,7 @@ def test_a_target_that_runs_already(tmp_path: Path) -> None:
     """
     # The process namespace ends what is left in it when the shell ends.
     command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "apswitch: 4 passed, 0 failed" in done.stdout
     written = Path(done.stdout.strip().rpartition("written: ")[2])

@@ -23,7 +23,7 @@ def build(*options: str) -> "subprocess.CompletedProcess[str]":
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=280,
     )
 
 

@@ -261,7 +261,7 @@ def test_what_p4c_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def run(*options: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "accesspoint.checks.conformance.stf", "--wait", "60", *map(str, options)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
 
 
 @NEEDS_SWITCH

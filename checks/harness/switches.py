@@ -25,6 +25,7 @@ import httpx
 
 from accesspoint.checks.harness.waiting import eventually, free_port
 from accesspoint.topologies import targets
+from accesspoint.topologies.links.veth import SO_RCVBUFFORCE
 from accesspoint.topologies.namespaces.namespace import Namespace, end_with_parent
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -72,6 +73,8 @@ class End:
     def __init__(self, within: Namespace, interface: str) -> None:
         with within.entered():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            # Nothing is lost while this process has no processor.
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
             self.socket.bind((interface, 0))
         self.socket.settimeout(0.2)
 
@@ -292,7 +295,7 @@ class Controller:
         """Return True when a MAC address was learned."""
         return mac.hex(":") in {entry["address"] for entry in self.get("stations")}
 
-    def send(self, method: str, what: str, body: object = None, wait: float = 10.0) -> httpx.Response:
+    def send(self, method: str, what: str, body: object = None, wait: float = 60.0) -> httpx.Response:
         """GET or change something of the access point, and wait so many seconds for the effect."""
         path = f"/api/v1/access-points/ap1/{what}".rstrip("/")
         return self.request(method, path, json=body, params={"wait": wait} if method in ("PATCH", "PUT") else None)

@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-m", "accesspoint.experiments"]
 def experiments(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*COMMAND, "run", *arguments], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True,
-        timeout=120, check=False,
+        timeout=280, check=False,
     )  # fmt: skip
 
 

@@ -122,6 +122,6 @@ def test_list_runs_in_any_folder(mine: Path) -> None:
     folder where there is none."""
     words = [sys.executable, "-m", "accesspoint.experiments", "list", "./mine.py"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = subprocess.run(words, cwd=mine.parent, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=mine.parent, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^ *example +Uploads of several stations", done.stdout, re.M) and "ncr-testbed" not in done.stdout

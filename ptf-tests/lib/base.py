@@ -6,6 +6,8 @@ takes about 0.2 s there, on every target. Tests know no target.
 """
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -48,6 +50,7 @@ GROUP_COUNTERS = ("group_arrived", "group_sent")
 CLASS_COUNTERS = ("arrived", "sent", "marked", "dropped", "refused", "filtered")
 CONSTANT_TABLES = ("pure_ack", "mark")
 SILENCE = 0.2  # s, for what must not
+LONG_SILENCE = 10.0  # s, after which nothing comes, however busy the machine
 BURST = 50  # frames; every socket on the way holds so many
 
 _client: Client | None = None
@@ -144,6 +147,7 @@ class AccessPointTest(BaseTest):
 
     def insert(self, *entities: Entity) -> None:
         """Insert entities; tearDown deletes them."""
+        self.inserted_at = time.monotonic()
         self.p4.insert(*entities)
         self.inserted.append(list(entities))
 
@@ -274,20 +278,34 @@ class AccessPointTest(BaseTest):
         """Expect that no packet-in comes."""
         self.assertIsNone(self.p4.receive("packet", SILENCE))
 
-    def expect_idle(self, expected: P4TableEntry, meanwhile: Callable[[], None]) -> None:
-        """Expect this entry in the next idle timeout notification; until it comes, `meanwhile` runs."""
-        heard: list[P4IdleTimeoutNotification] = []
+    def expect_idle(self, *expected: P4TableEntry, busy: P4TableEntry, meanwhile: Callable[[], None]) -> None:
+        """Expect idle timeout notifications of these entries, and none of `busy`, which `meanwhile` uses until then.
+
+        All have the same timeout, and were the last to be inserted. Where the machine stood still for so long that
+        `busy` was idle, too, it may be told."""
+        heard: list[Any] = []
+        last_used, longest = self.inserted_at, 0.0
+
+        def key(entry: P4TableEntry) -> tuple[int, list[Any]]:
+            encoded = entry.encode(self.p4.schema).table_entry
+            return encoded.table_id, list(encoded.match)
 
         def hear() -> bool:
+            nonlocal last_used, longest
+            began = time.monotonic()
             meanwhile()
+            longest, last_used = max(longest, time.monotonic() - last_used), began
+            notification: P4IdleTimeoutNotification | None
             if (notification := self.p4.receive("idle_timeout_notification", 0.05)) is not None:
-                heard.append(notification)
-            return bool(heard)
+                heard.extend(key(found) for found in notification)
+            return all(key(entry) in heard for entry in expected)
 
-        self.assertTrue(poll(hear), "no idle timeout notification arrived")
-        idle = [found.encode(self.p4.schema).table_entry for found in heard[0]]
-        want = expected.encode(self.p4.schema).table_entry
-        self.assertEqual([(found.table_id, list(found.match)) for found in idle], [(want.table_id, list(want.match))])
+        self.assertTrue(poll(hear), f"idle: {heard}")
+        longest = max(longest, time.monotonic() - last_used)
+        for found in heard:
+            if found not in [key(entry) for entry in expected]:
+                self.assertEqual(found, key(busy))
+                self.assertGreaterEqual(longest, busy.idle_timeout_ns / 1e9, "an entry that is used is told as idle")
 
     def send_out(self, packet: Frame, egress_port: int) -> None:
         """Send a packet-out."""
@@ -296,9 +314,23 @@ class AccessPointTest(BaseTest):
     # Data plane
 
     def send(self, port: int, *packets: Frame) -> None:
-        """Send frames into a port, one after the other."""
-        for packet in packets:
-            self.dataplane.send(0, port, bytes(packet))
+        """Send frames into a port, one after the other, and all at once for the target."""
+        self.send_at_once(*((port, packet) for packet in packets))
+
+    def send_at_once(self, *sent: tuple[int, Frame]) -> None:
+        """Send frames into ports in this order; a target that was started here stands still until the last one.
+
+        Else a busy machine might let this process wait for so long that the first ones have left by then."""
+        frames = [(port, bytes(packet)) for port, packet in sent]
+        process = test_params_get()["process"] if 1 < len(frames) <= BURST else None
+        if process:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            for port, frame in frames:
+                self.dataplane.send(0, port, frame)
+        finally:
+            if process:
+                os.kill(process, signal.SIGCONT)
 
     def send_many(self, port: int, packet: Frame, count: int, to: int) -> None:
         """Send a frame many times, of class 0 and through port `to`, no faster than the target takes it."""

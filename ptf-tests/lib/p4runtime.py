@@ -128,7 +128,7 @@ class Client:
             self._client.write(*(p4r.Update(type=kind, entity=entity.encode(self.schema)) for entity in entities))
 
 
-PATIENCE = float(os.environ.get("PTF_PATIENCE", "20"))
+PATIENCE = float(os.environ.get("PTF_PATIENCE", "60"))
 """s, for what must happen: a busy machine may hold a switch up for seconds."""
 
 

@@ -90,7 +90,13 @@ class MutantSwitch:
         ptf.dataplane_instance = ptf.dataplane.DataPlane(ptf.config)
         for port in PORTS:
             ptf.dataplane_instance.port_add(f"host{port}", 0, port)
-        parameters = {"address": GRPC_ADDRESS, "p4info": str(P4INFO), "results": os.devnull, "cannot": {}}
+        parameters: dict[str, object] = {
+            "address": GRPC_ADDRESS,
+            "p4info": str(P4INFO),
+            "results": os.devnull,
+            "cannot": {},
+        }
+        parameters["process"] = self.process.pid
         ptf.testutils.TEST_PARAMS = parameters | {"cases": CASES, "seed": 0, **target.numbers()}
         self.p4 = base.connect()
         time.sleep(SPARSE_HOLD)

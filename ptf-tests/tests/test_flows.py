@@ -10,6 +10,7 @@ from scapy.packet import Packet
 
 from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
+    PATIENCE,
     PORTS,
     STATION,
     UNTAGGED,
@@ -19,7 +20,6 @@ from accesspoint.ptf_tests.lib.base import (
     entry,
     forward_entry,
     learn_entry,
-    poll,
 )
 from accesspoint.ptf_tests.lib.packets import build_arp, build_ip, build_tcp, build_udp, ipv4, ipv6
 
@@ -164,7 +164,7 @@ class FlowIsItsFiveTuple(FlowsTest):
 
     def take_digest(self, packet: Packet) -> None:
         """The packet caused a digest."""
-        digest = self.p4.receive("digest", 2)
+        digest = self.p4.receive("digest", PATIENCE)
         self.assertIsNotNone(digest, f"not reported: {packet.summary()}")
         self.p4.send(digest.ack())
 
@@ -251,16 +251,10 @@ class UnusedFlowAges(FlowsTest):
             flow.idle_timeout_ns = 3_000_000_000
         self.insert(*idle, busy)
         packet = build_udp(STATION, UPLINK, sport=1112)
-        seen: list[str] = []
 
-        def hear() -> bool:
+        def talk() -> None:
             self.send(STATION, packet)
             self.expect(UPLINK, packet)
-            notification = self.p4.receive("idle_timeout_notification", 0.05)
-            seen.extend(found.table_id for found in notification or ())
-            if notification is not None:
-                self.assertNotIn(1112, [found["src_port"] for found in notification])
-            return {"flows_ipv4", "flows_ipv6"} <= set(seen)
 
-        self.assertTrue(poll(hear), f"idle: {seen}")
+        self.expect_idle(*idle, busy=busy, meanwhile=talk)
         self.expect_nothing()

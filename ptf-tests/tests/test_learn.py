@@ -121,5 +121,5 @@ class UnusedSourceAges(LearnTest):
             self.send(OTHER_STATION, packet)
             self.expect(UPLINK, packet)
 
-        self.expect_idle(idle, meanwhile=talk)
+        self.expect_idle(idle, busy=busy, meanwhile=talk)
         self.expect_no_digest()

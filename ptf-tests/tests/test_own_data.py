@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """own_data: in a connection that carries data both ways ACKs do not overtake its own data too far (RFC 5961, 5.2)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 from scapy.packet import Packet
@@ -42,21 +43,42 @@ class OwnDataTest(HostsTest):
         """An ACK of the flow."""
         return build_ack(STATION, SLOW, number, version=self.version, **fields)
 
-    def send_data(self, count: int) -> list[Packet]:
-        """Send segments of data into the slow port; return them once the first one has left."""
-        before = self.read_counts(SLOW)
-        data = [build_tcp(STATION, SLOW, size=1000 + number, version=self.version) for number in range(count)]
-        self.send(STATION, *data)
-        arrived, sent = before["arrived"][0] + count, before["sent"][0] + 1
-        self.assertTrue(poll(lambda: self.read_counts(SLOW)["arrived"][0] == arrived))
-        self.assertTrue(poll(lambda: self.read_counts(SLOW)["sent"][0] >= sent))
+    def send_behind_data(self, *packets: Packet, first: Callable[[], None] | None = None) -> list[Packet]:
+        """Send packets into the slow port while data waits there, of which a segment has left; return the data.
+
+        first: called before the packets. Begin anew where the machine stood still until no data waited."""
+        data = [build_tcp(STATION, SLOW, size=1000 + number, version=self.version) for number in range(3)]
+        size = sum(map(len, data))
+
+        def try_it() -> bool:
+            before = self.read_counts(SLOW)
+
+            def since(name: str) -> tuple[int, int]:
+                counts = self.read_counts(SLOW)
+                return counts[name][0] - before[name][0], counts[name][1] - before[name][1]
+
+            self.send(STATION, *data)
+            self.assertTrue(poll(lambda: since("arrived")[0] == len(data)))
+            self.assertTrue(poll(lambda: since("sent")[0] >= 1))
+            if first:
+                first()
+            self.send(STATION, *packets)
+            self.assertTrue(poll(lambda: since("arrived")[0] == len(data) + len(packets)))
+            if since("sent")[1] < size:
+                return True
+            for _ in (*data, *packets):
+                self.assertIsNotNone(self.receive(SLOW))
+            return False
+
+        self.assertTrue(poll(try_it))
         return data
 
     def expect_ahead(self, ack: Packet, data: list[Packet], ahead: bool) -> None:
         """The ACK leaves before the last of the data, or behind all of it."""
-        left = self.receive_all(SLOW, 1.0)
+        left = [self.receive(SLOW) for _ in (*data, ack)]
         self.assertEqual([frame for frame in left if frame != bytes(ack)], [bytes(frame) for frame in data])
         self.assertEqual(left.index(bytes(ack)) < len(data), ahead)
+        self.expect_nothing()
 
     def expect_behind_others(self, said: Iterable[int], number: int, ahead: bool) -> None:
         """An ACK of that number goes ahead, or not, while own data that says `said` waits behind another flow's."""
@@ -69,9 +91,8 @@ class OwnDataTest(HostsTest):
     def expect_window(self, window: int) -> None:
         """An ACK goes ahead of its own data by so much, and not by more."""
         for more, ahead in ((0, True), (1, False)):
-            data = self.send_data(3)
             ack = self.ack(BEFORE + window + more)
-            self.send(STATION, ack)
+            data = self.send_behind_data(ack)
             self.expect_ahead(ack, data, ahead)
 
 
@@ -178,14 +199,12 @@ class ConnectionOnUsedPortsOwesNothing(OwnDataTest):
 
     def runTest(self) -> None:
         syn = self.ack(0, flags="S")
-        data = self.send_data(3)
         ack = self.ack(BEFORE + 2 * WINDOW)
-        self.send(STATION, syn, ack)
+        data = self.send_behind_data(syn, ack)
         self.expect_ahead(ack, [*data, syn], True)
-        data = self.send_data(3)
         own = build_tcp(STATION, SLOW, size=1010, number=BEFORE - 2 * WINDOW)
         ack = self.ack(BEFORE - WINDOW + 1)
-        self.send(STATION, syn, own, ack)
+        data = self.send_behind_data(syn, own, ack)
         self.expect_ahead(ack, [*data, syn, own], False)
 
 
@@ -195,13 +214,14 @@ class DataOfOthersIsOvertaken(OwnDataTest):
     index = 605
 
     def runTest(self) -> None:
-        data = self.send_data(3)
         self.insert(flow_entry(STATION, SLOW, protocol=6, sport=9, flow_index=606))
         ack = self.ack(BEFORE + 2 * WINDOW, sport=9)
-        self.send(STATION, ack)
-        self.expect_ahead(ack, data, True)
-        data = self.send_data(3)
-        self.modify(flow_entry(STATION, SLOW, protocol=6, flow_index=self.index, generation=2))
+        self.expect_ahead(ack, self.send_behind_data(ack), True)
+        generations = count(2)
+
+        def change_owner() -> None:
+            generation = next(generations)
+            self.modify(flow_entry(STATION, SLOW, protocol=6, flow_index=self.index, generation=generation))
+
         ack = self.ack(BEFORE + 2 * WINDOW)
-        self.send(STATION, ack)
-        self.expect_ahead(ack, data, True)
+        self.expect_ahead(ack, self.send_behind_data(ack, first=change_owner), True)

@@ -7,6 +7,7 @@ from scapy.layers.l2 import Ether
 
 from accesspoint.ptf_tests.lib.base import (
     OTHER_STATION,
+    PATIENCE,
     PORTS,
     STATION,
     UPLINK,
@@ -160,7 +161,7 @@ class PuntedPacketGoesOutAgain(HostsTest):
         self.insert(punt_entry("send_to_cpu", ingress_port=STATION))
         packet = build_tcp(STATION, UPLINK, size=600, ecn=1)
         self.send(STATION, packet)
-        received = self.p4.receive("packet", 2)
+        received = self.p4.receive("packet", PATIENCE)
         self.send_out(received.payload, OTHER_STATION)
         self.expect(OTHER_STATION, packet)
         self.expect_nothing()

@@ -354,7 +354,7 @@ def test_queues_are_counted_and_follow_what_is_set(switch: Switch) -> None:
         async for _ in samples.synchronize():
             pass
         shaper = f"{POLICY.format(switch.right)}/schedulers/scheduler[sequence=0]/one-rate-two-color/config/cir"
-        await client.set(update=[(GNMIPath(shaper), SECOND)])
+        await client.set(update=[(GNMIPath(shaper), 80_000)])  # for seconds, so that samples see the rates
         async for update in samples.updates():
             leaf = update.path.last
             if update.value is None or (update.value == 0 and (leaf.endswith("rate") or leaf.startswith("sojourn"))):

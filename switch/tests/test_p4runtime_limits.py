@@ -235,6 +235,14 @@ def test_reads_are_counted_before_they_are_collected(access_point: Program) -> N
             list(client.stub.Read(too_long, timeout=6 * WAIT))
         assert code(failure) == EXHAUSTED and "bytes" in failure.value.details()
         assert small.times and peak(process) < MAX_MEMORY_BYTES
+
+
+@pytest.mark.realtime
+def test_large_reads_hold_up_no_small_ones(access_point: Program) -> None:
+    with access_point_switch(access_point) as (client, _, small):
+        everything = p4r.Entity(register_entry=p4r.RegisterEntry())
+        for _ in client.stub.Read(p4r.ReadRequest(device_id=1, entities=[everything] * 10), timeout=12 * WAIT):
+            pass
         assert small.median() < 0.1
 
 

@@ -12,7 +12,18 @@ from google.protobuf import any_pb2
 
 from accesspoint.checks.conformance.checks.digests import DIGEST
 from accesspoint.checks.conformance.fixture import PROGRAMS, request_frame
-from accesspoint.checks.harness.p4runtime import Client, Program, binary, code, delete, exact, insert, modify, update
+from accesspoint.checks.harness.p4runtime import (
+    WAIT,
+    Client,
+    Program,
+    binary,
+    code,
+    delete,
+    exact,
+    insert,
+    modify,
+    update,
+)
 
 OK, DENIED = rpc_code.OK, rpc_code.PERMISSION_DENIED
 REASON = 0x40  # of a packet-in: the request's `a`
@@ -190,7 +201,7 @@ async def test_finsy_takes_a_role(client: Client, address: str) -> None:
     )
     controller = asyncio.create_task(fy.Controller([fy.Switch("switch", address, options)]).run())
     try:
-        assert await asyncio.wait_for(done, 10) == DENIED
+        assert await asyncio.wait_for(done, WAIT) == DENIED
     finally:
         controller.cancel()
         await asyncio.gather(controller, return_exceptions=True)

@@ -4,6 +4,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -168,7 +169,10 @@ def test_trace_continues_with_another_program(lab: TracedSwitch, primary: Client
 
 def test_packets_beyond_the_rate_are_counted(lab: TracedSwitch, primary: Client) -> None:
     client = lab.start("--json", "--match", "request.a=1")
+    # All at once, however long this process has to wait between two of them.
+    lab.process.send_signal(signal.SIGSTOP)
     lab.request(READ_CELL, 1, 3 * MAX_PER_SECOND)
+    lab.process.send_signal(signal.SIGCONT)
     assert eventually(lambda: not lab.wire.unread())
     time.sleep(1.1)  # the next second
     lab.request(READ_CELL, 1)

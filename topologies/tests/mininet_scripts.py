@@ -8,7 +8,8 @@ from accesspoint.topologies.tests.conftest import Start
 
 # In namespaces of its own, so that neither names nor a killed script are of anybody's concern.
 PRELUDE = """
-import os, subprocess, sys, time
+import os, re, subprocess, sys, time
+from accesspoint.checks.harness.waiting import eventually
 from accesspoint import (AccessPoint, AccessPointLink, Bridge, EndHost, LabError, Mininet, P4Switch)
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.links.paths import WIRE
@@ -23,8 +24,20 @@ def hosts(*links, to):
     for number, link in enumerate(links, start=1):
         net.addLink(net.addHost(f"h{number}"), to, **link)
 
-def ping(count=2, to="10.0.0.2"):
-    print(net["h1"].cmd(f"ping -c {count} -i 0.2 -W 3 {to}"), flush=True)
+def ping(count=2, to="10.0.0.2", wait=60):
+    # All at once: ping waits for later answers no longer than the interval once it has had one.
+    print(net["h1"].cmd(f"ping -c {count} -l {count} -i 60 -W {wait} {to}"), flush=True)
+
+def ping_until(below):  # ms: a busy machine holds up some packets
+    def quick():
+        said = net["h1"].cmd("ping -c 1 -W 60 10.0.0.2")
+        print(said, flush=True)
+        return any(float(took) < below for took in re.findall(r"rtt \\S+ = ([\\d.]+)/", said))
+    eventually(quick)
+
+def serve():
+    net["h2"].popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+    eventually(lambda: net["h2"].cmd("ss -Hltn sport = :5201").strip())
 
 def play():
     contain.own_network()
@@ -46,7 +59,7 @@ def script(body: str) -> str:
     return PRELUDE + "".join(f"    {line}\n" for line in lines) + "\nsys.exit(contain.run(play))\n"
 
 
-def played(start: Start, body: str, timeout: float = 60, **environment: str) -> str:
+def played(start: Start, body: str, timeout: float = 280, **environment: str) -> str:
     """Run the body of `main` of a script in a network of its own, and return the output."""
     process = start("-c", script(body), **environment)
     output, _ = process.communicate(timeout=timeout)

@@ -39,8 +39,8 @@ from pathlib import Path
 from accesspoint.topologies.kernels import kernel
 before, started = time.monotonic(), time.time()
 for _ in range(200):
-    time.sleep(1)
-late = time.monotonic() - before - 200
+    time.sleep(5)
+late = time.monotonic() - before - 1000
 Path(sys.argv[1], "found.json").write_text(json.dumps({"clock": kernel.clock(), "late": late}))
 """
 BOOT = """
@@ -62,13 +62,13 @@ def test_a_clone_in_the_temporary_folder_runs_on_time_whatever_the_machine_does(
     (clone / "sleeper.py").write_text(SLEEPER)
     began = time.monotonic()
     process = start("-c", f"import os; os.chdir({str(clone)!r})\n{BOOT}", str(results), PYTHONPATH=str(clone))
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     found = json.loads((results / "found.json").read_text())
     assert found["clock"] == kernel.VIRTUAL
     # 200 sleeps, each late by the usual 50 us of a timer's slack (prctl(2)), and by nothing that the machine does.
     assert 0 <= found["late"] < 200 * 60e-6
-    assert time.monotonic() - began < 100, "it waited for what takes no time"
+    assert time.monotonic() - began < 280, "it waited for what takes no time"
 
 
 @needs_kernel
@@ -78,7 +78,7 @@ def test_a_program_that_asks_again_and_again_is_ended(start: Start, tmp_path: Pa
     boot = BOOT.replace('"sleeper", sys.argv[1:]', '"timeit", ["-n", "1000000000000", "pass"]')
     boot = boot.replace("kernel.VIRTUAL)", "kernel.VIRTUAL, 5.0)")
     process = start("-c", boot, str(tmp_path))
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == kernel.TOO_LONG and "not done after 5 s" in output, output
 
 

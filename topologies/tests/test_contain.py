@@ -21,7 +21,6 @@ from accesspoint.topologies.namespaces import contain
 
 def main():
     subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000"])
-    time.sleep(0.5)
     try:
         print("up", flush=True)
         time.sleep(1000)
@@ -49,8 +48,8 @@ def test_nothing_outlives_the_program(start: Start, number: signal.Signals, code
     process = start("-c", STUBBORN)
     assert process.stdout
     assert process.stdout.readline() == "up\n"
+    assert eventually(lambda: len(descendants(process.pid)) >= 4)
     pids = descendants(process.pid)
-    assert len(pids) >= 4
     process.send_signal(number)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == code

@@ -192,6 +192,7 @@ for _ in range(int(sys.argv[2])):
 RECEIVE = """
 import socket, sys, time
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.setsockopt(socket.SOL_SOCKET, 33, 4 << 20)  # SO_RCVBUFFORCE
 udp.bind(("", 9000))
 print("ready", flush=True)
 for _ in range(int(sys.argv[1])):

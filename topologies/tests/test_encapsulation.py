@@ -35,7 +35,7 @@ def test_frames_are_wrapped_and_links_change(start: Start, tmp_path: Path) -> No
     except LabError as error:
         pytest.skip(str(error))
     process = start("-c", RUN, str(tmp_path))
-    output, _ = process.communicate(timeout=200)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     found = json.loads((tmp_path / "found.json").read_text())
     assert set(ON_THE_WIRE) == {*WRAPS, *TUNNELS}

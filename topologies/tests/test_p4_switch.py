@@ -21,12 +21,26 @@ def test_p4_switch_with_plain_links_passes_tcp(start: Start) -> None:
         hosts({}, {}, to=s1)
         net.start()
         ping()
-        net["h2"].popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
-        time.sleep(0.5)
-        print(net["h1"].cmd("iperf3 -c 10.0.0.2 -t 1 -f k"))
+        serve()
+        print(net["h1"].cmd("iperf3 -c 10.0.0.2 -n 20M -f k"))
         """,
     )
     assert "2 received" in output
+    received = re.search(r"([\d.]+) MBytes .* receiver", output)
+    assert received and float(received[1]) > 10, output  # the last of it waits in a buffer
+
+
+@pytest.mark.realtime
+def test_p4_switch_with_plain_links_is_fast(start: Start) -> None:
+    output = played(
+        start,
+        """
+        hosts({}, {}, to=switch())
+        net.start()
+        serve()
+        print(net["h1"].cmd("iperf3 -c 10.0.0.2 -t 1 -f k"))
+        """,
+    )
     received = re.search(r"([\d.]+) Kbits/sec +receiver", output)
     assert received and float(received[1]) > 10_000, output
 
@@ -66,8 +80,7 @@ def test_p4_switch_port_with_a_queue_discipline_has_its_rate(start: Start) -> No
         net.start()
         ping()
         print(s1.log.read_text())
-        net["h2"].popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
-        time.sleep(0.5)
+        serve()
         print(net["h1"].cmd("iperf3 -c 10.0.0.2 -t 2 -f k"))
         """,
     )
@@ -110,7 +123,7 @@ hosts({}, {}, to=s1)
 net.start()
 ping()
 ports = set()
-for _ in range(100):
+for _ in range(1000):
     time.sleep(0.1)
     whole = s1.trace.read_text().rpartition("\\n")[0].splitlines()
     ports |= {event["port"] for line in whole for event in json.loads(line)["events"] if event["event"] == "received"}
@@ -134,9 +147,10 @@ link = net.addLink(h2, s1, bw=5, delay="20ms")
 h2.setIP("10.0.0.2/8")
 s1.attach(link.intf2)
 ping()
+ping_until(60)
 print(s1.dpctl("show"))
 s1.detach(link.intf2)
-ping()
+ping(wait=3)
 s1.stop(deleteIntfs=False)
 s1.start([])
 print("ports after restart", sorted(s1.wired))
@@ -144,9 +158,9 @@ s1.attach(link.intf2)
 ping()
 """,
     )
-    answered = re.findall(r"(\d) received", output)
+    answered = re.findall(r"2 packets transmitted, (\d) received", output)
     assert answered == ["2", "0", "2"], output
-    assert 20 <= round_trips(output)[0] < 60
+    assert 20 <= min(round_trips(output.partition("ports after restart")[0])) < 60
     assert re.search(r"^port 2 s1-eth2 UP in-pkts [1-9]", output, re.M)
     assert "ports after restart [1]" in output
 
@@ -173,9 +187,10 @@ def test_p4_switch_that_died_is_reported_with_its_log(start: Start) -> None:
 s1 = switch()
 hosts({}, {}, to=s1)
 net.start()
-time.sleep(0.5)  # it writes its log aside
+eventually(lambda: "P4Runtime on" in s1.log.read_text())  # it writes its log aside
 s1.process.kill()
-time.sleep(1)
+import threading
+eventually(lambda: threading.active_count() == 1)  # who watches it has told it
 print("dpctl:", s1.dpctl("show"))
 """,
     )

@@ -32,7 +32,7 @@ def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
     """Return the output of a lab on BMv2 that runs these commands of the prompt."""
     words = [word for command in commands for word in ("--exec", command)]
     process = start("-m", "accesspoint.topologies.lab", "--target", "bmv2", *options, *words)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode == 0, output
     return output
 
@@ -40,7 +40,10 @@ def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
 @pytest.mark.usefixtures("bmv2")
 def test_a_lab_on_bmv2_has_the_links_delay(start: Start) -> None:
     output = lab(
-        start, "sta1 ping -c 5 -i 0.2 -W 60 server", "sta1 ping -6 -c 3 -i 0.2 -W 60 fd00::1", options=("--rtt", "30ms")
+        start,
+        "sta1 ping -c 5 -l 5 -i 60 -W 60 server",
+        "sta1 ping -6 -c 3 -l 3 -i 60 -W 60 fd00::1",
+        options=("--rtt", "30ms"),
     )
     assert "5 packets transmitted, 5 received" in output
     assert "3 packets transmitted, 3 received" in output

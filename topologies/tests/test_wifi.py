@@ -221,7 +221,7 @@ def documented_commands() -> list[str]:
 @pytest.mark.parametrize("security", [[], ["--wpa2"]], ids=["open", "wpa2"])
 @pytest.mark.usefixtures("privileged")
 def test_a_station_walks_from_one_access_point_to_the_next(start: Start, security: list[str]) -> None:
-    commands = [*documented_commands(), "sta1 ping -c 3 -i 0.2 -W 60 sta2"]
+    commands = [*documented_commands(), "sta1 ping -c 3 -l 3 -i 60 -W 60 sta2"]
     assert "py net.lab.walk(1.0)" in commands
     options = ["--lab", "mininet-wifi", "--access-points", "2", "--stations", "2", "--down", "2mbit", "--rtt", "30ms"]
     output = output_of(

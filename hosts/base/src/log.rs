@@ -61,7 +61,7 @@ mod tests {
             write(&lines, &mut text);
             String::from_utf8(text).unwrap()
         });
-        std::thread::sleep(Duration::from_millis(1200));
+        std::thread::sleep(Duration::from_secs(5));
         log.send("later".into()).unwrap();
         drop(log);
         let text = writing.join().unwrap();

@@ -244,8 +244,8 @@ fn idle_entries_are_told_and_hits_keep_them() {
 
 #[test]
 fn queues_follow_priority_and_depths_are_those_of_the_queue() {
-    // 300 ms for each packet: the first leaves, the others wait.
-    let link = LinkConfig { rate: Some(800), limit_packets: 4, ..Default::default() };
+    // 2.4 s for each packet: the first leaves, the others wait.
+    let link = LinkConfig { rate: Some(100), limit_packets: 4, ..Default::default() };
     let lab = Lab::new(program("features"), &[None, Some(link)]);
     for (index, kind) in [(0, 0x1a), (1, 0x14), (2, 0x1a), (7, 0x14), (3, 0x1a), (4, 0x1a)] {
         lab.send(1, &[request(kind, index, 0), vec![0; 8]].concat());
