@@ -305,7 +305,7 @@ class AccessPointTest(BaseTest):
         for found in heard:
             if found not in [key(entry) for entry in expected]:
                 self.assertEqual(found, key(busy))
-                self.assertGreaterEqual(longest, busy.idle_timeout_ns / 1e9, "an entry that is used is told as idle")
+                self.assertGreaterEqual(longest, busy.idle_timeout_ns / 1e9, "an entry in use is reported as idle")
 
     def send_out(self, packet: Frame, egress_port: int) -> None:
         """Send a packet-out."""
