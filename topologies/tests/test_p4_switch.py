@@ -174,6 +174,7 @@ hosts({}, dict(delay="20ms"), to=s1)
 net.start()
 ping()
 print("outside:", "s1-eth1" in subprocess.run(["ip", "link"], capture_output=True, text=True).stdout)
+eventually(lambda: "port 1 s1-eth1 UP" in s1.dpctl("show"))  # the switch hears of the carrier later than packets pass
 print(s1.dpctl("show"))
 """,
     )
