@@ -64,13 +64,36 @@ def carried(summary: dict) -> dict[str, int]:
     return {total["interface"]: total["bytes_sent"] for total in summary["status"]["totals"]}
 
 
-@pytest.mark.parametrize(
+SCHEDULERS = pytest.mark.parametrize(
     ("scheduler", "estimator"), [("earliest", "delivered"), ("paper", "delivered"), ("paper", "paper")]
 )
+UNPRIVILEGED = "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all"
+
+
+@SCHEDULERS
 def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler: str, estimator: str) -> None:
+    options = ("--scheduler", scheduler, "--estimator", estimator)
+    assert both_carry(carried(whole(links, tmp_path, both=options, size=2 * SIZE)))
+
+
+def both_carry(share: dict[str, int]) -> bool:
+    """Return whether both interfaces carried some of a file; how much of it, a busy machine decides."""
+    return len(share) == 2 and min(share.values()) > 0
+
+
+@pytest.mark.realtime
+@SCHEDULERS
+def test_both_interfaces_carry_their_half(links: Links, tmp_path: Path, scheduler: str, estimator: str) -> None:
     share = carried(whole(links, tmp_path, both=("--scheduler", scheduler, "--estimator", estimator)))
     assert min(share.values()) > 0.4 * SIZE
     assert sum(share.values()) < 1.02 * SIZE
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("options", [{"prefix": UNPRIVILEGED}, {"both": ("--paper",)}], ids=["unprivileged", "paper"])
+def test_both_interfaces_carry_their_half_also(links: Links, tmp_path: Path, options: dict[str, Any]) -> None:
+    open_to_all(tmp_path)
+    assert min(carried(whole(links, tmp_path, **options)).values()) > 0.4 * SIZE
 
 
 @pytest.mark.realtime
@@ -155,18 +178,21 @@ def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> N
     whole(links, tmp_path, fault, both=("--scheduler", scheduler), size=4_000_000)
 
 
-def test_without_privilege(links: Links, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
-    for parent in [tmp_path, *tmp_path.parents][:3]:
+def open_to_all(folder: Path) -> None:
+    """Let everybody read a folder, and get there."""
+    for parent in [folder, *folder.parents][:3]:
         parent.chmod(0o755)
-    assert min(carried(whole(links, tmp_path, prefix=prefix)).values()) > 0.4 * SIZE
+
+
+def test_without_privilege(links: Links, tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    assert both_carry(carried(whole(links, tmp_path, prefix=UNPRIVILEGED, size=2 * SIZE)))
 
 
 def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
-    summary = whole(links, tmp_path, both=("--paper",))
+    summary = whole(links, tmp_path, both=("--paper",), size=2 * SIZE)
     assert not summary["status"]["plain"]
-    assert min(carried(summary).values()) > 0.4 * SIZE
+    assert both_carry(carried(summary))
 
 
 def test_the_pages_commands(links: Links) -> None:
@@ -335,7 +361,7 @@ def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
         welcome, refused, busy = (MAGIC + bytes(7) + answer for answer in (b"\x01", b"\x04", b"\x05"))
         said = {join: (refused,), opening: (welcome, busy)}
         for octets, stranger in strangers:
-            stranger.settimeout(6)
+            stranger.settimeout(120)
             answer = b""
             with contextlib.suppress(ConnectionResetError):
                 answer = stranger.recv(100)
