@@ -73,8 +73,12 @@ def server() -> Iterator[str | None]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, server: str | None) -> Iterator[sa.Engine]:
+def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, server: str | None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
     """A new database of each kind."""
+    # Who has it locked may get no processor for a while.
+    monkeypatch.setattr("accesspoint.controller.state.database.BUSY_SECONDS", 120)
     if request.param == "sqlite":
         made = connect(f"sqlite:///{tmp_path / 'state.db'}")
         yield made

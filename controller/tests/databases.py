@@ -59,7 +59,7 @@ def postgresql(directory: Path) -> Iterator[str]:
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
-        assert eventually(lambda: answers(directory), 60), (directory / "log").read_text()
+        assert eventually(lambda: answers(directory), 240), (directory / "log").read_text()
         yield url
     finally:
         process.send_signal(signal.SIGQUIT)

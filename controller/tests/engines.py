@@ -92,7 +92,7 @@ async def connected(client: Engine) -> AsyncIterator[Engine]:
     """While the block runs."""
     running = asyncio.create_task(client.run())
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await client.reconnected.wait()
         yield client
     finally:

@@ -15,6 +15,7 @@ from accesspoint.checks.harness.switches import (
     SERVER,
     STATION,
     TARGETS,
+    WAIT_SECONDS,
     Controller,
     SwitchLab,
     lab,
@@ -23,14 +24,18 @@ from accesspoint.checks.harness.switches import (
     wait_for,
 )
 
+from .patient import patient
+
 VICTIM, UPLINK, SPOOFER = 1, 2, 3
 GATEWAY_IP = "10.0.0.2"
 PORT = 4000
 PACE = 0.004
-SETTLE_SECONDS = 0.5
+SETTLE_SECONDS = 30.0
+"""Seconds for the last frames, which a busy machine may hold up."""
 MIN_SENT = 200
 """Frames of the victim without which a loss could be missed."""
 EVERYBODY = b"\xff" * 6
+OTHER = b"\x02\0\0\0\0\x77"
 SAYS_NOTHING = EVERYBODY + SERVER + b"\x88\xb5" + bytes(46)
 """A frame with the gateway's address as its source."""
 
@@ -45,14 +50,17 @@ def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchLab]
         yield made
 
 
-def controlled(made: SwitchLab, **of_spoofer: Any) -> Controller:
-    """Return a controller, told of links on which nothing waits."""
+def controlled(made: SwitchLab, patience: float | None = None, **of_spoofer: Any) -> Controller:
+    """Return a controller, told of links on which nothing waits; `patience`: seconds of a first contest."""
     ports = [
         {"port": VICTIM, "role": "station", "capacity_bps": 10**9},
         {"port": UPLINK, "role": "uplink", "capacity_bps": 10**9},
         {"port": SPOOFER, "role": "station", "capacity_bps": 10**9, **of_spoofer},
     ]
-    controller = made.controller(ports=ports)
+    if patience is None:
+        controller = made.controller(ports=ports)
+    else:
+        controller = patient(made, {"agent.contests:CONTEST_SECONDS": patience}, ports=ports)
     made.introduce(controller)
     return controller
 
@@ -91,13 +99,13 @@ class Victim:
 
     def _receive(self) -> None:
         end = time.monotonic() + SETTLE_SECONDS
-        while not self._ended.is_set() or time.monotonic() < end:
+        while self._threads[0].is_alive() or (self.lost and time.monotonic() < end):
             for frame in self._wires[UPLINK].received(0.05):
                 if frame[:12] == SERVER + STATION and frame[36:38] == PORT.to_bytes(2):
                     self.received.add(int.from_bytes(frame[42:46]))
                 elif frame[12:14] == b"\x08\x06":
                     self._answer(Ether(frame))
-            if not self._ended.is_set():
+            if self._threads[0].is_alive():
                 end = time.monotonic() + SETTLE_SECONDS
 
     def _answer(self, asked: Any) -> None:
@@ -165,22 +173,27 @@ def test_gateway_claimed_by_a_wired_station_loses_nothing(
 
 def test_gateway_that_speaks_after_the_spoofer_is_found_for_good(three: SwitchLab) -> None:
     controller = controlled(three)
-    other = b"\x02\0\0\0\0\x77"
     for wire in (SPOOFER, UPLINK):
-        three.wires[wire].send(udp(other, EVERYBODY, 9, 9))
-        wait_for(functools.partial(is_at, controller, other, wire))
+        three.wires[wire].send(udp(OTHER, EVERYBODY, 9, 9))
+        wait_for(functools.partial(is_at, controller, OTHER, wire))
     for _ in range(50):
-        three.wires[SPOOFER].send(udp(other, EVERYBODY, 9, 9))
+        three.wires[SPOOFER].send(udp(OTHER, EVERYBODY, 9, 9))
         time.sleep(0.01)
-    assert is_at(controller, other, UPLINK)
+    assert is_at(controller, OTHER, UPLINK)
 
 
+# A gateway of which nothing is heard for a second may have roamed, and on a busy machine so it may be.
+@pytest.mark.parametrize("patience", [100.0, pytest.param(None, marks=pytest.mark.realtime)])
 @pytest.mark.parametrize("attack", [three_frames, without_end, against_a_gateway_that_speaks])
-def test_gateway_claimed_on_a_radio_loses_nothing(three: SwitchLab, attack: Callable[[SwitchLab], None]) -> None:
+def test_gateway_claimed_on_a_radio_loses_nothing(
+    three: SwitchLab, attack: Callable[[SwitchLab], None], patience: float | None
+) -> None:
     """In `without_end` the gateway says nothing but what it answers to ARP, which the controller asks."""
-    controller = controlled(three, roaming=True)
+    controller = controlled(three, patience, roaming=True)
     three.wires[UPLINK].send(arp("02:00:00:00:00:01", "10.0.0.1"))
-    time.sleep(0.5)
+    # Whoever spoke after it has been heard.
+    three.wires[UPLINK].send(udp(OTHER, EVERYBODY, 9, 9))
+    wait_for(lambda: controller.knows(OTHER))
     with Victim(three) as victim:
         attack(three)
         wait_for(functools.partial(is_at, controller, SERVER, UPLINK))
@@ -189,33 +202,52 @@ def test_gateway_claimed_on_a_radio_loses_nothing(three: SwitchLab, attack: Call
 
 def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: SwitchLab) -> None:
     controller = controlled(three, roaming=True)
-    walker = b"\x02\0\0\0\0\x77"
-    three.wires[UPLINK].send(udp(walker, EVERYBODY, 9, 9))
-    wait_for(lambda: controller.knows(walker))
-    got, sent = 0, 0
-    began = time.monotonic()
-    while time.monotonic() < began + 3:
-        three.wires[SPOOFER].send(udp(walker, EVERYBODY, 9, 9))
-        time.sleep(0.05)
-        # What is sent to it comes to it: not yet for the frame that began it all, of which nobody had heard.
-        three.wires[UPLINK].send(udp(SERVER, walker, 5000 + sent, 9))
+    three.wires[UPLINK].send(udp(OTHER, EVERYBODY, 9, 9))
+    wait_for(lambda: controller.knows(OTHER))
+    sent = 0
+
+    def say() -> None:
+        nonlocal sent
+        three.wires[UPLINK].send(udp(SERVER, OTHER, 5000 + sent, 9))
         sent += 1
-        got += sum(frame[:6] == walker for frame in three.wires[SPOOFER].received(0.05))
-    assert got >= sent - 2
-    assert is_at(controller, walker, SPOOFER)
+
+    def comes() -> set[int]:
+        frames = three.wires[SPOOFER].received(0.05)
+        return {int.from_bytes(frame[34:36]) - 5000 for frame in frames if frame[:6] == OTHER}
+
+    def first() -> set[int]:
+        say()
+        return comes()
+
+    # What is sent to it comes to it: not yet for the frame that began it all, of which nobody had heard.
+    three.wires[SPOOFER].send(udp(OTHER, EVERYBODY, 9, 9))
+    got = wait_for(first)
+    began, deadline = time.monotonic(), time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < began + 3 or not is_at(controller, OTHER, SPOOFER):
+        assert time.monotonic() < deadline, "it is not found"
+        three.wires[SPOOFER].send(udp(OTHER, EVERYBODY, 9, 9))
+        time.sleep(0.05)
+        say()
+        got |= comes()
+
+    def all_came() -> bool:
+        got.update(comes())
+        return got >= {*range(min(got), sent)}
+
+    wait_for(all_came)
+    assert is_at(controller, OTHER, SPOOFER)
 
 
 def test_address_that_moves_too_often_goes_back_to_where_it_was(three: SwitchLab) -> None:
     controller = three.controller(stations={SERVER.hex(":"): {"locked_port": UPLINK}}, limits={"moves": 3})
     three.introduce(controller)
-    restless = b"\x02\0\0\0\0\x77"
     for port in (VICTIM, SPOOFER, VICTIM, SPOOFER):
-        three.wires[port].send(udp(restless, EVERYBODY, 9, 9))
-        wait_for(functools.partial(is_at, controller, restless, port))
+        three.wires[port].send(udp(OTHER, EVERYBODY, 9, 9))
+        wait_for(functools.partial(is_at, controller, OTHER, port))
     for port in (VICTIM, SPOOFER, VICTIM, SPOOFER):
-        three.wires[port].send(udp(restless, EVERYBODY, 9, 9))
+        three.wires[port].send(udp(OTHER, EVERYBODY, 9, 9))
         three.wires[SPOOFER].send(udp(SERVER, EVERYBODY, 9, 9))
-        wait_for(functools.partial(is_at, controller, restless, VICTIM))
+        wait_for(functools.partial(is_at, controller, OTHER, VICTIM))
     time.sleep(0.5)
-    assert is_at(controller, restless, VICTIM) and is_at(controller, SERVER, UPLINK)
+    assert is_at(controller, OTHER, VICTIM) and is_at(controller, SERVER, UPLINK)
     assert {entry["moves"] for entry in controller.get("stations")} == {0, 4}

@@ -226,10 +226,11 @@ def test_table_of_audit_shows_change_as_json() -> None:
     assert tables.table("audit", [row | {"change": None}]).endswith("   -")
 
 
-def test_numbers_for_people() -> None:
+def test_numbers_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [tables.rate(value) for value in (0, 950, 1_200_000, 2e12)] == ["0", "950", "1.2M", "2e+03G"]
     assert [tables.size(value) for value in (512, 2048, 3 * 1024**3)] == ["512", "2Ki", "3Gi"]
     now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     assert [tables.ago(now - seconds) for seconds in (5, 600, 10_000, 200_000)] == ["5s", "10m", "3h", "2d"]
     assert tables.ago(None) == "-"
     assert tables.endpoint("fd00::1", 80) == "[fd00::1]:80"

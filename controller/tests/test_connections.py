@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from accesspoint.checks.harness.waiting import until
 from accesspoint.controller.api import connections
 from accesspoint.controller.api.connections import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED, BoundedProtocol
 from accesspoint.controller.app import Options, listen, web_server
@@ -46,7 +47,7 @@ async def opened(address: Address, source: str = "127.0.0.1") -> tuple[asyncio.S
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
     """Until the server ends the connection."""
     with contextlib.suppress(ConnectionResetError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(240):
             return await reader.read()
     return b""
 
@@ -72,7 +73,7 @@ async def test_a_flood_of_connections_keeps_nobody_waiting_outside(address: Addr
     # again after a second.
     with contextlib.ExitStack() as stack:
         for _ in range(300):
-            stack.enter_context(socket.create_connection(address, timeout=0.5))
+            stack.enter_context(socket.create_connection(address, timeout=0.9))
         reader, writer = await opened(address)
         writer.write(REQUEST)
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
@@ -115,11 +116,11 @@ async def test_a_request_that_does_not_end_is_given_up(
 
 async def test_an_answer_that_nobody_takes_is_given_up(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.3)
+    before = BoundedProtocol.ended
     with socket.create_connection(address) as stream:
         stream.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
-        async with asyncio.timeout(20):
-            while BoundedProtocol.places:
-                await asyncio.sleep(0.02)
+        await until(lambda: BoundedProtocol.ended > before)
+        assert not BoundedProtocol.places
 
 
 async def test_nobody_keeps_others_out(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def asked(root: Path, path: str = "") -> httpx.Response:
     """Ask the controller that serves this root about its access point."""
     token = (root / install.TOKEN).read_text().strip()
     url = f"{install.URL}/api/v1/access-points/ap1{path}"
-    return httpx.get(url, headers={"Authorization": f"Bearer {token}"}).raise_for_status()
+    return httpx.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).raise_for_status()
 
 
 def runs(root: Path) -> bool:
@@ -147,7 +147,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
                 return runs(tmp_path)
 
         wait_for(ready)
-        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "5", "10.7.0.2")
+        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "60", "10.7.0.2")
         with place.entered():
             assert [str(finding) for port in PORTS for finding in doctor.interface(port.name)] == []
             assert "uplink" in asked(tmp_path, "/ports").text

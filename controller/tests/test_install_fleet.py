@@ -92,7 +92,7 @@ def test_what_they_write_is_a_fleet_and_nothing_of_it_is_left(
             with place.entered():
                 try:
                     url = f"https://127.0.0.1:8443/api/v1{path}"
-                    return httpx.request(method, url, headers=headers, verify=False, **options).json()
+                    return httpx.request(method, url, headers=headers, verify=False, timeout=60, **options).json()
                 except httpx.HTTPError:
                     return None
 
@@ -100,7 +100,7 @@ def test_what_they_write_is_a_fleet_and_nothing_of_it_is_left(
         assert agent["name"] == "hall" and agent["offers"]
         assert ask("PUT", f"/agents/{agent['id']}", json={"access_point": "hall"})["access_point"] == "hall"
         wait_for(lambda: (ask("GET", "/access-points/hall") or {}).get("state") == "ready")
-        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "5", "10.7.0.2")
+        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "60", "10.7.0.2")
     finally:
         for process in running:
             end(process)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from finsy.proto import rpc_code, rpc_status
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
@@ -287,8 +287,10 @@ class Model(RuleBasedStateMachine):
         self.loop.close()
 
 
-Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
-test_desired_and_running_never_differ_silently = pytest.mark.timeout(300)(Model.TestCase)
+# The load of the machine decides how long it takes to make examples, too.
+MODELLED = settings(suppress_health_check=[HealthCheck.too_slow])
+Model.TestCase.settings = settings(MODELLED, max_examples=40, stateful_step_count=25)
+test_desired_and_running_never_differ_silently = pytest.mark.timeout(3000)(Model.TestCase)
 
 
 def test_a_replacement_that_is_cancelled_begins_no_session() -> None:

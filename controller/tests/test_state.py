@@ -22,7 +22,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
 from accesspoint.checks.harness.switches import ROOT, SwitchLab, wait_for
-from accesspoint.checks.harness.waiting import until
+from accesspoint.checks.harness.waiting import eventually, until
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
@@ -459,11 +459,10 @@ def test_a_process_that_is_killed_leaves_a_whole_database(tmp_path: Path) -> Non
     for round_ in range(10):
         process = context.Process(target=write_for_ever, args=(url,), daemon=True)
         process.start()
+        assert eventually(file.exists)
         time.sleep(0.1 + round_ * 0.05)
         process.kill()
         process.join()
-        if not file.exists():
-            continue
         with sqlite3.connect(file) as database:
             assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         database.close()

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accesspoint.checks.harness.switches import ROOT, end, wait_for
+from accesspoint.checks.harness.switches import ROOT, WAIT_SECONDS, end, wait_for
 from accesspoint.controller.realtime import PRIORITY
 from accesspoint.topologies.namespaces.namespace import end_with_parent
 
@@ -82,7 +82,7 @@ def test_its_command_runs_with_what_it_gives(tmp_path: Path) -> None:
         )
     try:
         found: str = wait_for(lambda: (tmp_path / "said").read_text().partition("rest ")[2].strip())
-        assert httpx.get(f"{found}/readyz").status_code == 200
+        assert httpx.get(f"{found}/readyz", timeout=WAIT_SECONDS).status_code == 200
         assert {path.name for path in tmp_path.iterdir()} >= {"controller.db", "controller.token"}
         # Without any capability it goes before other work.
         nice = 20 - resource.prlimit(running.pid, resource.RLIMIT_NICE)[0]

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.certificates import Authority
-from accesspoint.checks.harness.switches import ROOT, Controller, SwitchLab, end, wait_for
+from accesspoint.checks.harness.switches import ROOT, WAIT_SECONDS, Controller, SwitchLab, end, wait_for
 from accesspoint.controller.fleet.credentials import init
 
 from .test_config import access_point
@@ -59,7 +59,7 @@ def test_rest_over_tls(authority: Authority, tmp_path: Path) -> None:
     try:
         assert controller.url.startswith("https://")
         context = ssl.create_default_context(cafile=str(authority.ca))
-        with httpx.Client(base_url=controller.url, verify=context) as client:
+        with httpx.Client(base_url=controller.url, verify=context, timeout=WAIT_SECONDS) as client:
             answer = client.post("/api/v1/session", json={"token": controller.token})
             assert answer.status_code == 201
             assert answer.headers["set-cookie"].startswith("__Host-session=")
@@ -67,7 +67,7 @@ def test_rest_over_tls(authority: Authority, tmp_path: Path) -> None:
             assert "max-age" in answer.headers["strict-transport-security"]
             assert client.get("/api/v1/access-points/ap1").json()["state"] == "stopped"
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{controller.url}/healthz")
+            httpx.get(f"{controller.url}/healthz", timeout=WAIT_SECONDS)
     finally:
         end(controller.process)
 
@@ -82,7 +82,7 @@ def test_renewed_certificates_are_used_without_a_restart(tmp_path: Path) -> None
     def trusts(authority: Authority) -> bool:
         try:
             context = ssl.create_default_context(cafile=str(authority.ca))
-            return httpx.get(f"{controller.url}/healthz", verify=context).status_code == 200
+            return httpx.get(f"{controller.url}/healthz", verify=context, timeout=WAIT_SECONDS).status_code == 200
         except httpx.ConnectError:
             return False
 
@@ -122,7 +122,7 @@ def test_renewed_certificates_are_found_by_themselves(tmp_path: Path) -> None:
     def trusts(authority: Authority) -> bool:
         try:
             context = ssl.create_default_context(cafile=str(authority.ca))
-            return httpx.get(f"{controller.url}/healthz", verify=context).status_code == 200
+            return httpx.get(f"{controller.url}/healthz", verify=context, timeout=WAIT_SECONDS).status_code == 200
         except httpx.ConnectError:
             return False
 
@@ -179,4 +179,5 @@ def test_p4runtime_by_mutual_tls(authority: Authority, link_lab: SwitchLab, tmp_
         assert problem.startswith("ap1: ") and "\n" not in problem
         assert stranger.get()["sessions"] == 0
         end(stranger.process)
-    assert ours.get()["state"] == "ready"
+    # A busy machine may lose a session; what counts is that it comes back.
+    wait_for(lambda: ours.get()["state"] == "ready")

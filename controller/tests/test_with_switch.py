@@ -33,6 +33,7 @@ from accesspoint.checks.harness.switches import (
 )
 
 from .faults import unlike
+from .patient import patient
 
 PLAIN = {"ack_priority": False, "ack_filter": False, "sparse": False, "ncr": False}
 
@@ -72,11 +73,16 @@ def test_a_station_that_ages_takes_nobody_elses_flows_away(any_lab: SwitchLab) -
     def talk() -> dict[tuple[str, int], float] | None:
         any_lab.wires[1].send(udp(STATION, SERVER, 1000, 2000))
         any_lab.wires[2].send(udp(SERVER, STATION, 2000, 1000))
-        found = {(flow["direction"], flow["src_port"]): flow["since"] for flow in controller.get("flows")}
+        flows = [flow for flow in controller.get("flows") if flow["dst_port"] in (1000, 2000)]
+        found = {(flow["direction"], flow["src_port"]): flow["since"] for flow in flows}
         return found if len(found) == 2 else None
 
-    any_lab.wires[1].send(udp(other, b"\xff" * 6, 9, 9))
-    wait_for(lambda: len(controller.get("stations")) == 3)
+    def all_talk() -> bool:
+        any_lab.wires[1].send(udp(other, b"\xff" * 6, 9, 9))
+        talk()
+        return len(controller.get("stations")) == 3
+
+    wait_for(all_talk)
     before = wait_for(talk)
     # It goes silent behind the port that both flows use.
     wait_for(lambda: talk() and len(controller.get("stations")) == 2)
@@ -157,9 +163,13 @@ def test_one_port_does_not_fill_the_tables(any_lab: SwitchLab) -> None:
     assert sum(entry["port"] == 1 for entry in controller.get("stations")) == 5
     for number in range(30):
         any_lab.wires[1].send(udp(STATION, SERVER, 1000 + number, 2000))
-    wait_for(lambda: len(controller.get("flows")) >= 10)
+
+    def flows() -> int:
+        return sum(flow["ingress_port"] == 1 for flow in controller.get("flows"))
+
+    wait_for(lambda: flows() >= 10)
     time.sleep(0.5)
-    assert sum(flow["ingress_port"] == 1 for flow in controller.get("flows")) == 10
+    assert flows() == 10
 
 
 def test_flows_are_learned_both_ways_and_aged(any_lab: SwitchLab) -> None:
@@ -204,11 +214,12 @@ def test_flows_of_a_target_without_idle_timeouts_are_aged_by_their_counters(any_
         sent.append(time.monotonic())
         return {entry["src_port"] for entry in controller.get("flows")}
 
+    # It is learned after that, whenever this process sees it.
+    began = time.monotonic()
     any_lab.wires[1].send(short)
     wait_for(lambda: {1000, 1001} <= flows())
-    learned = time.monotonic()
     wait_for(lambda: 1001 not in flows())
-    assert time.monotonic() - learned > 2
+    assert time.monotonic() - began > 2
     if 1000 not in flows():
         longest = max(after - before for before, after in itertools.pairwise(sent))
         assert longest > 2, "only a machine that stood still lets the long one be forgotten, too"
@@ -384,7 +395,10 @@ def flooding(wire: Wire, packet: bytes) -> Iterator[None]:
     stop = threading.Event()
 
     def flood() -> None:
-        while not stop.wait(0.02):
+        due = time.monotonic()
+        # A moment that was missed is made up for.
+        while not stop.wait(max(0.0, due - time.monotonic())):
+            due += 0.02
             for _ in range(12):
                 wire.send(packet)
 
@@ -404,16 +418,19 @@ def test_events_come_with_every_tick_or_once_a_second(link_lab: SwitchLab) -> No
     def ticks(every: str, count: int) -> list[int]:
         path = f"{controller.url}/api/v1/access-points/ap1/events?every={every}"
         headers = {"authorization": f"Bearer {controller.token}"}
-        with httpx.stream("GET", path, headers=headers, timeout=60) as answer:
+        with httpx.stream("GET", path, headers=headers, timeout=WAIT_SECONDS) as answer:
             lines = (line for line in answer.iter_lines() if line.startswith("data: "))
             first = itertools.islice(lines, count)
             return [json.loads(line.removeprefix("data: "))["loop"]["ticks"] for line in first]
 
     wait_for(lambda: controller.get()["loop"]["ticks"] > 10)
-    second, tick = ticks("second", 2), ticks("tick", 40)
+    second, tick = ticks("second", 4), ticks("tick", 40)
     # Each tick is told once; a busy machine may leave some out.
     assert sorted(set(tick)) == tick
-    assert statistics.median(after - before for before, after in itertools.pairwise(tick)) < second[1] - second[0]
+    between = [
+        statistics.median(after - before for before, after in itertools.pairwise(told)) for told in (second, tick)
+    ]
+    assert between[1] < between[0]
 
 
 def uplink(controller: Controller, what: str) -> dict[str, Any]:
@@ -441,18 +458,23 @@ def test_overload_is_marked_and_then_forgiven(link_lab: SwitchLab) -> None:
 
 def test_a_controller_that_ends_leaves_no_feedback_behind(link_lab: SwitchLab) -> None:
     link_lab.start_switch("2:rate=1mbit,limit=100")
-    controller = link_lab.controller()
+    # The switch may take as long as a busy machine lets it, to remove all feedback.
+    controller = patient(link_lab, {"agent.access_point:RELEASE_SECONDS": 120})
     link_lab.introduce(controller)
     packet = udp(STATION, SERVER, 1000, 2000, size=1000)
     with flooding(link_lab.wires[1], packet):
         wait_for(lambda: uplink(controller, "feedback")["device"] > 0.9)
         controller.process.send_signal(signal.SIGINT)
         assert controller.process.wait(WAIT_SECONDS) == 0
-    while link_lab.wires[2].received(0.5):
-        pass  # what is queued was decided on before
+
+    def last_came() -> bool:
+        link_lab.wires[1].send(packet[:-1] + b"\1")
+        return any(frame[-1] == 1 for frame in link_lab.wires[2].received(0.5))
+
+    wait_for(last_came)  # what was queued before was decided on before
     for _ in range(10):
-        link_lab.wires[1].send(packet)
-    frames = link_lab.wires[2].gathered(10, lambda frame: len(frame) == 1000)
+        link_lab.wires[1].send(packet[:-1] + b"\2")
+    frames = link_lab.wires[2].gathered(10, lambda frame: len(frame) == 1000 and frame[-1] == 2)
     assert len(frames) == 10
     assert all(frame[15] & 3 == 2 for frame in frames)
 
@@ -489,9 +511,8 @@ def test_a_capacity_that_is_configured_wrongly_is_found_and_told(link_lab: Switc
         assert port["capacity_bps"] == 1_000_000
         assert port["capacity_used_bps"] == port["capacity_learned_bps"]
         assert "not 1 Mb/s" in port["capacity_problem"]
-        assert 'ap_capacity_mistaken{access_point="ap1",port="2",role="uplink"} 1.0' in controller.request(
-            "GET", "/metrics"
-        ).text  # fmt: skip
+        told = 'ap_capacity_mistaken{access_point="ap1",port="2",role="uplink"} 1.0'
+        wait_for(lambda: told in controller.request("GET", "/metrics").text)
         # What queues may take follows the link, and is no fault of the switch.
         assert unlike(link_lab) == []
 

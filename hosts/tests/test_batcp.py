@@ -64,13 +64,36 @@ def carried(summary: dict) -> dict[str, int]:
     return {total["interface"]: total["bytes_sent"] for total in summary["status"]["totals"]}
 
 
-@pytest.mark.parametrize(
+SCHEDULERS = pytest.mark.parametrize(
     ("scheduler", "estimator"), [("earliest", "delivered"), ("paper", "delivered"), ("paper", "paper")]
 )
+UNPRIVILEGED = "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all"
+
+
+@SCHEDULERS
 def test_both_interfaces_carry_the_file(links: Links, tmp_path: Path, scheduler: str, estimator: str) -> None:
+    options = ("--scheduler", scheduler, "--estimator", estimator)
+    assert both_carry(carried(whole(links, tmp_path, both=options, size=2 * SIZE)))
+
+
+def both_carry(share: dict[str, int]) -> bool:
+    """Return whether both interfaces carried some of a file; how much of it, a busy machine decides."""
+    return len(share) == 2 and min(share.values()) > 0
+
+
+@pytest.mark.realtime
+@SCHEDULERS
+def test_both_interfaces_carry_their_half(links: Links, tmp_path: Path, scheduler: str, estimator: str) -> None:
     share = carried(whole(links, tmp_path, both=("--scheduler", scheduler, "--estimator", estimator)))
     assert min(share.values()) > 0.4 * SIZE
     assert sum(share.values()) < 1.02 * SIZE
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("options", [{"prefix": UNPRIVILEGED}, {"both": ("--paper",)}], ids=["unprivileged", "paper"])
+def test_both_interfaces_carry_their_half_also(links: Links, tmp_path: Path, options: dict[str, Any]) -> None:
+    open_to_all(tmp_path)
+    assert min(carried(whole(links, tmp_path, **options)).values()) > 0.4 * SIZE
 
 
 @pytest.mark.realtime
@@ -155,18 +178,21 @@ def test_one_fault_after_the_other(links: Links, tmp_path: Path, seed: int) -> N
     whole(links, tmp_path, fault, both=("--scheduler", scheduler), size=4_000_000)
 
 
-def test_without_privilege(links: Links, tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all")
-    for parent in [tmp_path, *tmp_path.parents][:3]:
+def open_to_all(folder: Path) -> None:
+    """Let everybody read a folder, and get there."""
+    for parent in [folder, *folder.parents][:3]:
         parent.chmod(0o755)
-    assert min(carried(whole(links, tmp_path, prefix=prefix)).values()) > 0.4 * SIZE
+
+
+def test_without_privilege(links: Links, tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    assert both_carry(carried(whole(links, tmp_path, prefix=UNPRIVILEGED, size=2 * SIZE)))
 
 
 def test_announced_in_the_option(links: Links, tmp_path: Path) -> None:
-    summary = whole(links, tmp_path, both=("--paper",))
+    summary = whole(links, tmp_path, both=("--paper",), size=2 * SIZE)
     assert not summary["status"]["plain"]
-    assert min(carried(summary).values()) > 0.4 * SIZE
+    assert both_carry(carried(summary))
 
 
 def test_the_pages_commands(links: Links) -> None:
@@ -199,8 +225,8 @@ def test_the_speed_from_memory_to_memory(links: Links, tmp_path: Path) -> None:
     assert min(carried(told).values()) > 0.3 * SIZE
 
 
-def test_the_remote_end_opens(tmp_path: Path) -> None:
-    """One interface here, two addresses there: a subflow to each, so that both interfaces of the other end carry."""
+def opened_from_there(tmp_path: Path, size: int) -> list[dict[str, Any]]:
+    """Send a file from one interface here to two addresses there, with a subflow to each; return their totals."""
     with Paths() as paths:
         a, router, b = (paths.host(name) for name in ("a", "router", "b"))
         near, links = paths.wire(a, router), [paths.link(router, b, **RATE) for _ in range(2)]
@@ -214,13 +240,23 @@ def test_the_remote_end_opens(tmp_path: Path) -> None:
         assert receiver.stderr and receiver.stderr.readline().startswith("listening on")
         sent = tmp_path / "sent" / "file"
         sent.parent.mkdir()
-        make_file(sent, SIZE)
+        make_file(sent, size)
         to = [word for link in links for word in ("--to", f"{link.b_ip}:{PORT}", "--interface", near.a_if)]
         told = json.loads(a.run(HOSTS, "batcp", "send", str(sent), *to, "--json"))
         assert receiver.wait(120) == 0
     assert (tmp_path / "file").read_bytes() == sent.read_bytes()
-    assert [total["segments_sent"] > 0 for total in told["status"]["totals"]] == [True, True]
-    assert min(total["bytes_sent"] for total in told["status"]["totals"]) > 0.3 * SIZE
+    totals: list[dict[str, Any]] = told["status"]["totals"]
+    assert [total["segments_sent"] > 0 for total in totals] == [True, True]
+    return totals
+
+
+def test_the_remote_end_opens(tmp_path: Path) -> None:
+    assert min(total["bytes_sent"] for total in opened_from_there(tmp_path, 2 * SIZE)) > 0
+
+
+@pytest.mark.realtime
+def test_both_interfaces_of_the_remote_end_carry_their_half(tmp_path: Path) -> None:
+    assert min(total["bytes_sent"] for total in opened_from_there(tmp_path, SIZE)) > 0.3 * SIZE
 
 
 def failed(links: Links, tmp_path: Path, fault: Callable[[Transfer], object]) -> tuple[str, str]:
@@ -335,7 +371,7 @@ def test_strangers_are_refused_and_change_nothing(tmp_path: Path) -> None:
         welcome, refused, busy = (MAGIC + bytes(7) + answer for answer in (b"\x01", b"\x04", b"\x05"))
         said = {join: (refused,), opening: (welcome, busy)}
         for octets, stranger in strangers:
-            stranger.settimeout(6)
+            stranger.settimeout(120)
             answer = b""
             with contextlib.suppress(ConnectionResetError):
                 answer = stranger.recv(100)

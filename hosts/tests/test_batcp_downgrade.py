@@ -13,7 +13,7 @@ from accesspoint.checks.hostile.middle import FAULTS, WORDS
 from accesspoint.topologies.links.paths import PathHost
 from accesspoint.topologies.requirements import ROOT
 
-pytestmark = [NEEDS_ROOT, pytest.mark.timeout(180)]
+pytestmark = NEEDS_ROOT
 
 DRAWN, SEED = 200, 41
 # Prints "FRAMES CLEAR" after a line on stdin: the frames of these interfaces, and those with the words in them.

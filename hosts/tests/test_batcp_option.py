@@ -14,7 +14,7 @@ from accesspoint.checks.harness.hosts.batcp import NEEDS_ROOT, WIRE, Daemon, pyt
 from accesspoint.checks.harness.hosts.wire import MSS, SYN, Segment, batcp
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 
-pytestmark = [NEEDS_ROOT, pytest.mark.timeout(60)]
+pytestmark = NEEDS_ROOT
 
 NOBODY = "10.1.1.77"  # an address on the first link that no host has
 GOOD = "fe08" + b"010042".hex()

@@ -39,11 +39,22 @@ def counted(link: PathLink) -> int:
     return int(stats["rx"]["bytes"]) + int(stats["tx"]["bytes"])
 
 
-def test_a_dear_interface_rests_while_a_cheap_one_carries(links: list[PathLink], tmp_path: Path) -> None:
-    make_file(tmp_path / "file", FILE)
+def by_price(links: list[PathLink], tmp_path: Path, size: int) -> dict[str, int]:
+    """Payload by interface of a file, where the second one is dear."""
+    make_file(tmp_path / "file", size)
     (tmp_path / "received").mkdir()
     with Transfer(links, tmp_path / "file", tmp_path / "received", weights=("", ":1000")) as transfer:
-        share = sent(transfer)
+        return sent(transfer)
+
+
+def test_a_cheap_interface_carries_beside_a_dear_one(links: list[PathLink], tmp_path: Path) -> None:
+    share = by_price(links, tmp_path, 3 * FILE)
+    assert share["eth0"] > share.get("eth1", 0)
+
+
+@pytest.mark.realtime  # a link that stands still is no longer cheap
+def test_a_dear_interface_rests_while_a_cheap_one_carries(links: list[PathLink], tmp_path: Path) -> None:
+    share = by_price(links, tmp_path, FILE)
     assert share["eth0"] >= FILE and share.get("eth1", 0) == 0
 
 
@@ -70,8 +81,8 @@ def test_a_limit_holds_for_what_is_sent(links: list[PathLink], tmp_path: Path) -
     make_file(tmp_path / "file", FILE)
     before = counted(links[1])
     (tmp_path / "received").mkdir()
+    started = time.monotonic()
     with Transfer(links, tmp_path / "file", tmp_path / "received", sender=("--limit", "eth1=1mbit")) as transfer:
-        started = time.monotonic()
         share = sent(transfer)
         seconds = time.monotonic() - started
     assert share["eth1"] > 0

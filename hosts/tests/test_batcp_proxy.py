@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.links.paths import Paths
 from accesspoint.topologies.requirements import ROOT
 
-pytestmark = [NEEDS_ROOT, pytest.mark.timeout(120)]
+pytestmark = NEEDS_ROOT
 
 
 def test_curl_through_socks_uses_both_interfaces(slow: Scene) -> None:
@@ -121,7 +122,7 @@ def test_private_and_connected_networks_are_not_caught_unasked(wires: Scene) -> 
     wires.serve(SOURCE, "9000", "1000")
 
     def reached(address: str) -> bool:
-        ask = f"import socket; s = socket.create_connection(({address!r}, 9000), 5); print(len(s.recv(9)))"
+        ask = f"import socket; s = socket.create_connection(({address!r}, 9000), 60); print(len(s.recv(9)))"
         return wires.a.run(sys.executable, "-c", ask, check=False) == "9\n"
 
     local = Daemon(wires.a, "proxy", "local", *wires.via, *key, ready="catching")
@@ -162,7 +163,7 @@ def test_only_processes_of_the_cgroup_are_caught(wires: Scene, cgroup2: Path) ->
         script = f"echo $$ > {cgroup}/cgroup.procs; exec curl -sS http://{wires.server}:8000/page | sha256sum"
         assert wires.a.run("sh", "-c", script).split()[0] == expected
     finally:
-        time.sleep(0.1)
+        assert eventually(lambda: "populated 0" in (cgroup / "cgroup.events").read_text())
         cgroup.rmdir()
 
 
@@ -301,35 +302,55 @@ def test_strangers_keep_nobody_out(wires: Scene, keyed: bool, paper: tuple[str, 
     assert remote.process.poll() is None
 
 
+def serves_nobody(daemon: Daemon) -> bool:
+    return bool(daemon.status()["connections"] == 0)
+
+
 def test_status_has_figures_of_each_path(slow: Scene) -> None:
     expected = web(slow)
     remote, local = slow.remote(), slow.socks()
     assert fetched(slow, "--proxy", "socks5h://127.0.0.1:1080") == expected
     run_curl(slow, "--proxy", "socks5h://127.0.0.1:1080", "http://127.0.0.1:1/")
     for daemon, direction in ((local, "bytes_received"), (remote, "bytes_sent")):
+        ended = eventually(partial(serves_nobody, daemon))
         status = daemon.status()
         paths = status["paths"]
-        assert (status["connections"], status["served"], status["failed"]) == (0, 1, 1)
+        assert ended and (status["served"], status["failed"]) == (1, 1), status
         assert sum(path[direction] for path in paths) >= SIZE and len(paths) == 2
         assert sum(path["share"] for path in paths) == pytest.approx(1)
-        assert all(path["share"] > 0.1 and 10 < path["rtt_ms"] < 500 and path["lost"] == 0 for path in paths)
+        assert all(path["share"] > 0 and path["rtt_ms"] > 10 for path in paths)
     assert [path["path"] for path in local.status()["paths"]] == ["eth0", "eth1"]
     assert remote.status()["arrivals"]["refused"] == remote.status()["arrivals"]["downgraded"] == 0
-    assert all(path["tcp_bytes_sent"] > SIZE / 10 for path in remote.status()["paths"])
+    assert all(path["tcp_bytes_sent"] > 0 for path in remote.status()["paths"])
     table = slow.a.run(HOSTS, "batcp", "status")
     assert "socks" in table and "eth1" in table and "remote" not in table, "it is in another namespace"
     text = slow.a.run(HOSTS, "batcp", "status", "--as", "prometheus")
     labels = f'proxy="socks",pid="{local.process.pid}",path="eth1"'
     found = re.search(rf"^batcp_path_received_bytes_total{{{labels}}} (\d+)$", text, re.M)
-    assert found and int(found[1]) > SIZE / 10
+    assert found and int(found[1]) > 0
     other = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     assert slow.a.run(*other, HOSTS, "batcp", "status", "--json", check=False) == "", "another user is told nothing"
     local.kill()
     assert slow.a.run(HOSTS, "batcp", "status", "--json") == ""
     nobody = slow.a.popen(HOSTS, "batcp", "status", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    table, reason = nobody.communicate(timeout=30)
+    table, reason = nobody.communicate(timeout=120)
     assert nobody.returncode == 2 and table == ""
     assert "no proxy runs in this network namespace" in reason and "`batcp socks`" in reason
+
+
+@pytest.mark.realtime
+def test_figures_of_each_path_are_those_of_the_links(slow: Scene) -> None:
+    expected = web(slow)
+    remote, local = slow.remote(), slow.socks()
+    assert fetched(slow, "--proxy", "socks5h://127.0.0.1:1080") == expected
+    for daemon in (local, remote):
+        for path in daemon.status()["paths"]:
+            assert path["share"] > 0.1 and 10 < path["rtt_ms"] < 500 and path["lost"] == 0, path
+    assert all(path["tcp_bytes_sent"] > SIZE / 10 for path in remote.status()["paths"])
+    text = slow.a.run(HOSTS, "batcp", "status", "--as", "prometheus")
+    labels = f'proxy="socks",pid="{local.process.pid}",path="eth1"'
+    found = re.search(rf"^batcp_path_received_bytes_total{{{labels}}} (\d+)$", text, re.M)
+    assert found and int(found[1]) > SIZE / 10
 
 
 def test_socks_users(wires: Scene) -> None:

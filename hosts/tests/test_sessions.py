@@ -341,7 +341,7 @@ control.sendall(b"nonsense\\n")
 """
     a.run("python3", "-c", script, timeout=240)
     assert server.poll() is None
-    model = {"seconds": 5, "users": [user("u", "down", (0, 1000))]}
+    model = {"seconds": 120, "users": [user("u", "down", (0, 1000))]}
     assert end(start(a, model, wire.b_ip, "--json"))[0]["outcome"] == "finished"
 
 
@@ -388,7 +388,7 @@ print(alive)
 def test_who_may_have_the_server_send_how(paths: Paths) -> None:
     a, b = paths.host("a"), paths.host("b")
     wire = paths.wire(a, b)
-    model = {"seconds": 3, "users": [user("u", "down", (0, 1000))]}
+    model = {"seconds": 120, "users": [user("u", "down", (0, 1000))]}
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
     server = serve(b, "--connections", "100")
     for control in ("cubic", "reno"):
