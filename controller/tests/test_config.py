@@ -195,7 +195,7 @@ def test_a_wrong_option_is_one_line_and_code_2(tmp_path: Path, arguments: list[s
         str(write(tmp_path, access_point())),
         *arguments,
     ]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert result.returncode == 2
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
@@ -276,7 +276,7 @@ def test_the_wrong_p4info_is_one_line_and_code_2(tmp_path: Path, text: str) -> N
         [sys.executable, "-m", "accesspoint.controller", "--config", str(path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert result.returncode == 2

@@ -12,7 +12,16 @@ import httpx
 import pytest
 
 from accesspoint.checks.harness.browser import Browser, browser, missing_browser
-from accesspoint.checks.harness.switches import ROOT, SERVER, STATION, Controller, SwitchLab, udp, wait_for
+from accesspoint.checks.harness.switches import (
+    ROOT,
+    SERVER,
+    STATION,
+    WAIT_SECONDS,
+    Controller,
+    SwitchLab,
+    udp,
+    wait_for,
+)
 from accesspoint.checks.harness.waiting import free_port
 
 WEB = ROOT / "controller/web"
@@ -46,8 +55,10 @@ def talking(made: SwitchLab, flows: int = 3) -> Iterator[None]:
     stop = threading.Event()
 
     def run() -> None:
-        number = 0
-        while not stop.wait(0.02):
+        number, due = 0, time.monotonic()
+        # A moment that was missed is made up for.
+        while not stop.wait(max(0.0, due - time.monotonic())):
+            due += 0.02
             number = (number + 1) % flows
             made.wires[2].send(udp(SERVER, STATION, 443, 40_000 + number, 1000))
             made.wires[1].send(udp(STATION, SERVER, 50_000 + number, 443, 500))
@@ -68,7 +79,7 @@ def token(controller: Controller, role: str) -> str:
 
 def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: SwitchLab) -> None:
     controller = link_lab.controller(ready=False)
-    page = httpx.get(f"{controller.url}/")
+    page = httpx.get(f"{controller.url}/", timeout=WAIT_SECONDS)
     assert (page.status_code, page.text) == (200, (WEB / "index.html").read_text())
     for file in WEB.iterdir():
         text = file.read_text()
@@ -77,10 +88,11 @@ def test_its_files_need_no_token_and_nothing_from_elsewhere(link_lab: SwitchLab)
         # Markup and scripts name what is there.
         names = re.findall(r"[\"/]static/([\w.]+)", text) + re.findall(r'from "\./([\w.]+)"', text)
         assert all((WEB / name).is_file() for name in names)
-        answer = httpx.get(f"{controller.url}/static/{file.name}")
+        url = f"{controller.url}/static/{file.name}"
+        answer = httpx.get(url, timeout=WAIT_SECONDS)
         # A new version is seen at once.
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-cache")
-        again = httpx.get(f"{controller.url}/static/{file.name}", headers={"if-none-match": answer.headers["etag"]})
+        again = httpx.get(url, headers={"if-none-match": answer.headers["etag"]}, timeout=WAIT_SECONDS)
         assert again.status_code == 304
 
 
@@ -196,7 +208,7 @@ def test_an_operator_turns_features_and_rules(link_lab: SwitchLab, window: Brows
     controller.send("PATCH", "features", {"ack_filter": False})
     window.type("#feature-ncr", " ")
     window.wait_text(settings + ".note", lambda text: "Somebody else changed these meanwhile" in text)
-    wait_for(lambda: not window.find("#feature-ack_filter").is_selected())
+    window.find("#feature-ack_filter:not(:checked)")
     assert controller.get("features")["ncr"] is True
     window.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Add a rule').click()")
     dialog(window, Name="voice", DSCP=46, Priority_queue=6)
@@ -303,11 +315,13 @@ def test_limit_that_is_missed_is_on_the_page_in_rest_metrics_and_log(link_lab: S
         wait_for(lambda: controller.get(where)["limit_down_missed"])
         assert not controller.get(where)["limit_up_missed"]
         window.wait_text(row, lambda text: "limit down missed" in text)
-        assert 'ap_stations_limit_missed{access_point="ap1"} 1.0' in controller.request("GET", "/metrics").text
+        metric = 'ap_stations_limit_missed{access_point="ap1"} 1.0'
+        wait_for(lambda: metric in controller.request("GET", "/metrics").text)
     wait_for(lambda: not controller.get(where)["limit_down_missed"])
     begins = f"ap1: station {STATION.hex(':')}: limit_down_bps is missed"
     told = [line for line in controller.errors.read_text().splitlines() if "limit_" in line]
-    assert told == [f"{begins}: more has passed for 5 s", f"{begins} no longer"]
+    # A sender without a processor keeps any limit, and misses it anew.
+    assert told and told == [f"{begins}: more has passed for 5 s", f"{begins} no longer"] * (len(told) // 2)
 
 
 def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: Browser) -> None:
@@ -330,7 +344,8 @@ def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: B
     window.click("button.primary")
     dialog(window, Whose="grafana", Role="viewer")
     secret = window.wait_text(".secret", lambda text: text.startswith("ap_"))
-    answer = httpx.get(f"{controller.url}/api/v1/session", headers={"authorization": f"Bearer {secret}"})
+    headers = {"authorization": f"Bearer {secret}"}
+    answer = httpx.get(f"{controller.url}/api/v1/session", headers=headers, timeout=WAIT_SECONDS)
     assert answer.json()["role"] == "viewer"
     window.run("document.querySelector('dialog').close()")
     window.click("button[aria-label='Revoke grafana']")
@@ -353,7 +368,7 @@ def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: B
 def test_page_lists_changes_and_restores_one(link_lab: SwitchLab, window: Browser) -> None:
     controller = link_lab.controller(ready=False)
     first = controller.get()["revision"]
-    controller.send("PATCH", "class-weights", {"downlink": 7})
+    controller.send("PATCH", "class-weights", {"downlink": 7}, wait=0)
     window.log_in(controller.url, controller.token)
     window.open(f"{controller.url}/{AP}")
     rows = "section[aria-label=Changes] tbody"
@@ -372,7 +387,7 @@ def test_a_change_that_crosses_another_is_not_done(link_lab: SwitchLab, window: 
     controller = link_lab.controller()
     window.log_in(controller.url, controller.token)
     window.open(f"{controller.url}/{AP}")
-    wait_for(window.find("input[type=range][aria-label='Weight of uplink']").is_enabled)
+    window.find("input[type=range][aria-label='Weight of uplink']:enabled")
     # The page does not hear of the other change before its own was answered.
     window.run(
         "const real = window.fetch; let answered = false;"
@@ -395,12 +410,13 @@ def test_a_viewer_looks_only_and_knows_when_it_is_old(link_lab: SwitchLab, windo
     # The switch is away: it says so, and what to do.
     window.wait_text(".overview .why", lambda text: "no P4Runtime switch answers at 127.0.0.1:" in text)
     # Nothing is known of it, which is not the same as nothing.
-    assert [cell.text for cell in window.all(".overview td.number")] == ["\N{EN DASH}"] * 11
+    cells = "return [...document.querySelectorAll('.overview td.number')].map((cell) => cell.innerText)"
+    assert window.run(cells) == ["\N{EN DASH}"] * 11
     link_lab.start_switch()
     window.wait_text(".overview tbody th", lambda text: text.endswith("ready"))
     window.open(f"{controller.url}/{AP}")
     window.wait_text(".note", lambda text: text == "Your role, viewer, may look but not change weights.")
-    assert not window.find("input[type=range]").is_enabled()
+    assert window.all("input[type=range]:disabled") and not window.all("input[type=range]:enabled")
     window.wait_text("[aria-label=Flows] .empty", lambda text: text == "No flow has traffic now.")
     controller.process.send_signal(signal.SIGSTOP)
     window.wait_text("#stream", lambda text: text == "disconnected")

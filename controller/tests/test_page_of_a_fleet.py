@@ -63,7 +63,8 @@ def agent(link_lab: SwitchLab, nats: Server, replica: Controller, tmp_path: Path
 
 
 def shown(window: Browser) -> bool:
-    return any(section.is_displayed() for section in window.all(WAITING))
+    script = "return [...document.querySelectorAll(arguments[0])].some((section) => section.checkVisibility())"
+    return bool(window.run(script, WAITING))
 
 
 def test_an_admin_adopts_an_agent(replica: Controller, agent: str, window: Browser) -> None:
@@ -73,7 +74,7 @@ def test_an_admin_adopts_an_agent(replica: Controller, agent: str, window: Brows
     assert window.find(WAITING).rect["y"] < window.find(".overview").rect["y"]
     window.type(f"{WAITING} button[aria-label='Adopt hall']", "\n")
     # The key is there to be compared with what the agent says.
-    assert agent in window.text("dialog[open]")
+    window.wait_text("dialog[open]", lambda text: agent in text)
     # Nothing of it is out of sight, also on a phone.
     for width in (1360, 390):
         window.size(width, 2000)
@@ -85,7 +86,7 @@ def test_an_admin_adopts_an_agent(replica: Controller, agent: str, window: Brows
     wait_for(lambda: window.run(NAMES) == ["ap1", "foyer"])
     row = ".overview tbody tr:nth-child(2)"
     window.wait_text(row, lambda text: text.startswith("foyer") and "ready" in text)
-    assert "no agent announced it" in window.text(".overview tbody tr:nth-child(1)")
+    window.wait_text(".overview tbody tr:nth-child(1)", lambda text: "no agent announced it" in text)
     wait_for(lambda: not shown(window))
     (known,) = replica.request("GET", "/api/v1/agents").json()
     assert (known["id"], known["access_point"]) == (agent, "foyer")
