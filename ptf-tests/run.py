@@ -43,6 +43,7 @@ from accesspoint.ptf_tests.targets import (
     MissingTargetError,
     Target,
 )
+from accesspoint.topologies.links.veth import are_up
 
 TESTS = ROOT / "ptf-tests/tests"
 OFFLOADS_OFF = [word for name in ("rx", "tx", "tso", "gso", "gro", "rxvlan", "txvlan") for word in (name, "off")]
@@ -112,8 +113,7 @@ def enter_namespace() -> dict[int, str]:
     for port in PORTS:
         for name in ("switch", "host"):
             call("ethtool", "-K", f"{name}{port}", *OFFLOADS_OFF)
-    # Until the kernel has seen its carrier an interface drops what is sent.
-    if not eventually(lambda: call("ip", "-oneline", "link").count(" state UP ") == 2 * len(PORTS)):
+    if not eventually(lambda: are_up(call("ip", "-json", "link", "show", "type", "veth"))):
         raise RunError("the interfaces have no carrier")
     return {port: f"switch{port}" for port in PORTS}
 

@@ -84,17 +84,7 @@ def test_conformance_is_a_wheel_of_its_own(tmp_path: Path) -> None:
 def test_conformance_asks_a_server_without_a_checkout(tmp_path: Path) -> None:
     site = unpacked(wheels.conformance(tmp_path / "sources", VERSION), tmp_path)
     environment = os.environ | {"PYTHONPATH": str(site), "APSWITCH": str(BUILT["apswitch"])}
-    words = [
-        sys.executable,
-        "-m",
-        "p4runtime_conformance",
-        "--target",
-        "apswitch",
-        "--section",
-        "9.1.1",
-        "--wait",
-        "60",
-    ]
+    words = [sys.executable, "-m", "p4runtime_conformance", "--target=apswitch", "--section=9.1.1", "--wait=60"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 and "pass" in done.stdout, done.stdout + done.stderr
 

@@ -210,12 +210,19 @@ class SwitchLab:
             ]
         }
 
-    def controller(self, *arguments: str, ready: bool = True, root: Path = ROOT, **access_point: Any) -> "Controller":
-        """Start a controller, that of the checkout `root`."""
+    def controller(
+        self,
+        *arguments: str,
+        ready: bool = True,
+        root: Path = ROOT,
+        before: Sequence[str] = (),
+        **access_point: Any,
+    ) -> "Controller":
+        """Start a controller, that of the checkout `root`; `before` as in `Controller`."""
         number = len(self.controllers)
         path = self.directory / f"config{number}.json"
         path.write_text(json.dumps(self.config(**access_point)))
-        controller = Controller(path, *arguments, root=root)
+        controller = Controller(path, *arguments, before=before, root=root)
         self.controllers.append(controller)
         if ready:
             controller.wait_ready()

@@ -3,8 +3,9 @@
 
 import asyncio
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -20,6 +21,14 @@ def eventually(holds: Callable[[], Any], seconds: float = 120.0, pause: float = 
     while not (value := holds()) and time.monotonic() < deadline:
         time.sleep(pause)
     return value
+
+
+def paced(stop: threading.Event, seconds: float) -> Iterator[None]:
+    """Yield each so many seconds until `stop` is set; moments that a busy machine missed are made up for."""
+    due = time.monotonic()
+    while not stop.wait(max(0.0, due - time.monotonic())):
+        due += seconds
+        yield
 
 
 async def until(holds: Callable[[], Any], seconds: float = 240.0, pause: float = 0.01) -> None:

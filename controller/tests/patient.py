@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller with times of its own, where a test must not depend on when a process gets a processor."""
 
-import json
 import sys
 from typing import Any
 
@@ -23,10 +22,5 @@ def patient(made: SwitchLab, times: dict[str, float], **access_point: Any) -> Co
         times: constants of the controller in place of its own, by "MODULE:NAME" within `accesspoint.controller`.
         access_point: as in `SwitchLab.config`.
     """
-    path = made.directory / f"config{len(made.controllers)}.json"
-    path.write_text(json.dumps(made.config(**access_point)))
     given = ",".join(f"accesspoint.controller.{name}:{seconds}" for name, seconds in times.items())
-    controller = Controller(path, before=[sys.executable, "-c", RUN, given])
-    made.controllers.append(controller)
-    controller.wait_ready()
-    return controller
+    return made.controller(before=[sys.executable, "-c", RUN, given], **access_point)

@@ -191,7 +191,7 @@ def test_gateway_claimed_on_a_radio_loses_nothing(
     """In `without_end` the gateway says nothing but what it answers to ARP, which the controller asks."""
     controller = controlled(three, patience, roaming=True)
     three.wires[UPLINK].send(arp("02:00:00:00:00:01", "10.0.0.1"))
-    # Whoever spoke after it has been heard.
+    # The gateway was heard once another one, who spoke after it, is known.
     three.wires[UPLINK].send(udp(OTHER, EVERYBODY, 9, 9))
     wait_for(lambda: controller.knows(OTHER))
     with Victim(three) as victim:
@@ -219,7 +219,7 @@ def test_station_that_comes_to_a_radio_from_the_uplink_is_found(three: SwitchLab
         say()
         return comes()
 
-    # What is sent to it comes to it: not yet for the frame that began it all, of which nobody had heard.
+    # Frames to it reach it, but not yet those before its own first one there was heard.
     three.wires[SPOOFER].send(udp(OTHER, EVERYBODY, 9, 9))
     got = wait_for(first)
     began, deadline = time.monotonic(), time.monotonic() + WAIT_SECONDS

@@ -73,7 +73,7 @@ async def test_a_flood_of_connections_keeps_nobody_waiting_outside(address: Addr
     # again after a second.
     with contextlib.ExitStack() as stack:
         for _ in range(300):
-            stack.enter_context(socket.create_connection(address, timeout=0.9))
+            stack.enter_context(socket.create_connection(address, timeout=0.5))
         reader, writer = await opened(address)
         writer.write(REQUEST)
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")

@@ -48,7 +48,7 @@ def test_port_without_a_carrier_is_reported(link_lab: SwitchLab, apctl: Apctl) -
     wait_for(lambda: controller.get()["state"] == "ready" and not links())
     link_lab.apart.ip("link", "set", uplink, "down")
     wait_for(lambda: links() == {"2 down"})
-    # Of a switch that gets no processor for a second, nothing is known for as long.
+    # Nothing is known for a second of a switch that gets no processor for as long.
     told = "error   ap1: port 2 (uplink) has no carrier; is its cable in?"
     wait_for(lambda: told in apctl("doctor", **given)[1])
     wait_for(lambda: "down" in apctl("get", "ports", "ap1", **given)[1])

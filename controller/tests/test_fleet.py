@@ -418,7 +418,7 @@ async def test_what_an_agent_says_is_checked(nats: Server, replica: Replica, cap
         assert answer["state"] == "connecting" and "no agent announced it" in answer["problem"]
 
         async def is_ready() -> bool:
-            # What was heard is old after some seconds.
+            # A word that was heard is old after some seconds.
             await mine.publish("ap.ap1.seen", good)
             return (await client.get("/api/v1/access-points/ap1")).json()["state"] == "ready"
 

@@ -290,7 +290,7 @@ class Model(RuleBasedStateMachine):
 # The load of the machine decides how long it takes to make examples, too.
 MODELLED = settings(suppress_health_check=[HealthCheck.too_slow])
 Model.TestCase.settings = settings(MODELLED, max_examples=40, stateful_step_count=25)
-test_desired_and_running_never_differ_silently = pytest.mark.timeout(3000)(Model.TestCase)
+test_desired_and_running_never_differ_silently = pytest.mark.timeout(300)(Model.TestCase)
 
 
 def test_a_replacement_that_is_cancelled_begins_no_session() -> None:

@@ -31,6 +31,7 @@ from accesspoint.checks.harness.switches import (
     udp6,
     wait_for,
 )
+from accesspoint.checks.harness.waiting import paced
 
 from .faults import unlike
 from .patient import patient
@@ -395,10 +396,7 @@ def flooding(wire: Wire, packet: bytes) -> Iterator[None]:
     stop = threading.Event()
 
     def flood() -> None:
-        due = time.monotonic()
-        # A moment that was missed is made up for.
-        while not stop.wait(max(0.0, due - time.monotonic())):
-            due += 0.02
+        for _ in paced(stop, 0.02):
             for _ in range(12):
                 wire.send(packet)
 

@@ -59,6 +59,8 @@ def test_the_probe_measures_the_round_trip_and_both_ways() -> None:
     answers = [line.split() for line in done.stdout.splitlines()]
     sequences = [int(answer[0]) for answer in answers]
     assert len(sequences) >= 80 and sequences == sorted(set(sequences))
+    # A busy machine holds up some answers, and never all.
+    assert all(min(float(answer[way]) for answer in answers) < 1 for way in (3, 4))
     for _, _, rtt, up, down, _ in answers:
         assert 0 < float(up) < took and 0 < float(down) < took
         assert float(rtt) == pytest.approx(float(up) + float(down), abs=2e-6)

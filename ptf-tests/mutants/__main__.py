@@ -95,8 +95,8 @@ class MutantSwitch:
             "p4info": str(P4INFO),
             "results": os.devnull,
             "cannot": {},
+            "process": self.process.pid,
         }
-        parameters["process"] = self.process.pid
         ptf.testutils.TEST_PARAMS = parameters | {"cases": CASES, "seed": 0, **target.numbers()}
         self.p4 = base.connect()
         time.sleep(SPARSE_HOLD)

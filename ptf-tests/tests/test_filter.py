@@ -111,10 +111,8 @@ class AckForAnotherQueueIsKept(WaitingTest):
     def runTest(self) -> None:
         self.insert(slow_flow(388), ack_flow(388))
         bulk = slow_bulk()
-        waiting, elsewhere = (
-            [build_ack(STATION, SLOW, number) for number in (1000, 5000)],
-            build_ack(STATION, UPLINK, 4000),
-        )
+        waiting = [build_ack(STATION, SLOW, number) for number in (1000, 5000)]
+        elsewhere = build_ack(STATION, UPLINK, 4000)
         self.send(STATION, *bulk, *waiting, elsewhere)
         self.expect(UPLINK, elsewhere)
         self.expect(SLOW, *bulk, *waiting)

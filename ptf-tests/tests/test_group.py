@@ -251,10 +251,14 @@ class WhatIsOfNoFlowIsNotSplit(HostsTest):
         self.set_queue_meter(UPLINK, 1, meter_config(1, len(first) + 1))
         began = time.monotonic()
         self.send_each(first, first)
+        self.expect_queued(UPLINK, {1: 1, 0: 1})
         # The meter would take them again, but what is before them in the bulk is older.
         self.lift_queue_meter(UPLINK, 1)
-        self.send_each(first, *others, build_arp(STATION, UPLINK))
+        self.send_each(first, *others)
         held = time.monotonic() - began < DEMOTE_HOLD
+        if held:
+            self.expect_queued(UPLINK, {1: 1, 0: 2 + len(others)})
+        self.send_each(build_arp(STATION, UPLINK))
         if held:
             self.expect_queued(UPLINK, {1: 2, 0: 2 + len(others)})
         time.sleep(DEMOTE_HOLD + 0.1)

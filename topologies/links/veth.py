@@ -2,6 +2,7 @@
 """Veth pairs between a switch and raw sockets, in a network namespace of their own, and a switch on them."""
 
 import errno
+import json
 import select
 import socket
 import subprocess
@@ -36,6 +37,13 @@ def make(ports: tuple[int, ...], ends: tuple[str, str] = ("switch", "host")) -> 
     if done.returncode != 0:
         raise LabError(f"no veth pairs: {done.stderr.strip().splitlines()[0]}")
     return switch, host
+
+
+def are_up(links: str) -> bool:
+    """Check that all veths have a carrier; until the kernel has noticed it, what is sent is lost.
+
+    links: the output of `ip -json link show type veth`."""
+    return all(link["operstate"] == "UP" for link in json.loads(links))
 
 
 class Wires:

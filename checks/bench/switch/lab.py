@@ -10,7 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from accesspoint.topologies.links.veth import OFFLOADS
+from accesspoint.topologies.links.veth import OFFLOADS, are_up
 from accesspoint.topologies.namespaces.namespace import Namespace
 from accesspoint.topologies.processes import wait_for
 from accesspoint.topologies.requirements import ROOT, LabError
@@ -36,12 +36,7 @@ class VethBench(Namespace):
                 self.run("sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
                 self.ip("link", "set", name, "up")
                 self.run("ethtool", "-K", name, *OFFLOADS)
-        # Until the kernel has noticed the carrier, what is sent is lost.
-        wait_for(self._is_up, "the links of the bench come up")
-
-    def _is_up(self) -> bool:
-        links = json.loads(self.ip("-j", "link", "show", "type", "veth"))
-        return all(link["operstate"] == "UP" for link in links)
+        wait_for(lambda: are_up(self.ip("-json", "link", "show", "type", "veth")), "the links of the bench come up")
 
     def start(self, *command: str | Path, core: int | None) -> subprocess.Popen[bytes]:
         """A program inside the namespace on one core, so that sender and switch never share one by chance; None: where

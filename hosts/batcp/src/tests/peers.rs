@@ -75,13 +75,13 @@ proptest! {
 #[tokio::test]
 async fn a_vanished_client_is_noticed_in_time() {
     let (mut listener, address) = listen(options());
-    let started = std::time::Instant::now();
     let (stream, ..) = by_hand(address).await;
     let mut connection = listener.accept().await.unwrap();
     drop(stream);
+    let started = std::time::Instant::now();
     let error = timeout(PATIENCE, connection.read(&mut [0; 1])).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!((2.0..30.0).contains(&started.elapsed().as_secs_f64()), "{:?}", started.elapsed());
+    assert!((2.0..3.0).contains(&started.elapsed().as_secs_f64()), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -194,8 +194,8 @@ async fn forsaken(key: &[u8], told: impl Fn(&Hello) -> Option<Answer> + Send + '
             let _ = stream.read_exact(&mut [0; PROOF]).await;
         }
     });
-    let started = std::time::Instant::now();
     let mut client = connect(&[address], &interfaces()[..1], &with_key(key)).await.unwrap();
+    let started = std::time::Instant::now();
     let error = timeout(PATIENCE, client.read(&mut [0; 1])).await.unwrap().unwrap_err();
     (error.kind(), started.elapsed().as_secs_f64())
 }
@@ -206,7 +206,7 @@ async fn only_an_authenticated_refusal_ends_a_connection() {
     let shared = Key(key[..].into());
     let (kind, seconds) = forsaken(key, move |join| Some(Answer::unknown(join, &shared))).await;
     assert_eq!(kind, ErrorKind::ConnectionReset);
-    assert!(seconds < 30.0, "at once: {seconds} s");
+    assert!(seconds < 1.5, "at once: {seconds} s");
     let words: [fn(&Hello) -> Option<Answer>; 4] = [
         |_| None,
         |_| Some(Answer::Refused),

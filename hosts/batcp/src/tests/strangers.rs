@@ -125,7 +125,7 @@ async fn who_proves_nothing_gets_nothing() {
         strangers.push(stream);
     }
     for stream in &mut strangers {
-        let end = timeout(Duration::from_millis(2500), stream.read(&mut [0; 1])).await.expect("it is cut off at once");
+        let end = timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await.expect("it is cut off at once");
         assert!(matches!(end, Ok(0) | Err(_)));
     }
     assert!(timeout(Duration::from_millis(100), listener.accept()).await.is_err(), "nothing was opened");
