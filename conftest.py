@@ -5,14 +5,14 @@ would, too."""
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import accesspoint.checks  # noqa: F401 before gRPC, whose environment it sets
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# The load of the machine decides how long an example takes.
-settings.register_profile("without a deadline", deadline=None)
-settings.load_profile("without a deadline")
+# The load of the machine decides how long it takes to make an example, and to try it.
+settings.register_profile("on a busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("on a busy machine")
 
 
 @pytest.fixture(scope="session")

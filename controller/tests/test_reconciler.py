@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from finsy.proto import rpc_code, rpc_status
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
@@ -287,9 +287,7 @@ class Model(RuleBasedStateMachine):
         self.loop.close()
 
 
-# The load of the machine decides how long it takes to make examples, too.
-MODELLED = settings(suppress_health_check=[HealthCheck.too_slow])
-Model.TestCase.settings = settings(MODELLED, max_examples=40, stateful_step_count=25)
+Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 test_desired_and_running_never_differ_silently = pytest.mark.timeout(300)(Model.TestCase)
 
 
