@@ -53,6 +53,10 @@ class Rates:
         self._time[at] = np.where(read, now, self._time[at])
         self._known[at] = True
 
+    def still(self, at: Places) -> Floats:
+        """Return the seconds for which each counter had stood still when it was last read; at most 0: it had moved."""
+        return self._time[at] - self.moved[at]
+
     def idle(self, at: Places, now: float) -> npt.NDArray[np.bool_]:
         """Return True for each counter that has stood still for `IDLE_SECONDS`, or was never read."""
         return ~self._known[at] | (now - self.moved[at] > IDLE_SECONDS)

@@ -257,10 +257,11 @@ class Flows:
         self._loop.add(learned, now)
 
     def over(self) -> list[FlowKey]:
-        """Return the flows whose counters have stood still for longer than their idle timeout."""
-        before = asyncio.get_running_loop().time() - self._config.flow_idle_timeout
-        moved = self._loop.flows.rates.moved
-        return [flow.key for flow in self.by_index.values() if moved[flow.index] < before]
+        """Return the flows whose counters stood still for longer than their idle timeout.
+
+        It counts to their last reading: a loop that is held up does not see what flows send meanwhile."""
+        still = self._loop.flows.rates.still(slice(None))
+        return [flow.key for flow in self.by_index.values() if still[flow.index] > self._config.flow_idle_timeout]
 
     async def age(self, connection: Connection, keys: Iterable[FlowKey]) -> None:
         """Remove flows whose idle timeout has passed."""

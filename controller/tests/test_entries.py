@@ -4,6 +4,7 @@
 from types import SimpleNamespace
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from finsy.proto import p4r
 
@@ -264,3 +265,27 @@ def test_a_flow_that_an_earlier_loop_thinned_goes_on_so_and_is_of_no_class_of_th
     kind = flow.kind(of)
     assert (flow.flow_class, flow.weight) == (0, 2.0)
     assert (kind.own_class, kind.thinned, kind.written) == (0, True, 9_000)
+
+
+def test_flows_are_over_by_what_was_read_of_them_not_by_how_long_nothing_was_read(program: Program) -> None:
+    of = config(flow_idle_timeout=5.0)
+    loop: Any = SimpleNamespace(flows=FlowTable())
+    flows, entries = Flows(of, program, loop), []
+    for index in (1, 2):
+        key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 17, 5000, 5000 + index, *(port.port for port in of.ports), 0, 0)
+        entity = program.flow_entry(key, (index, 1, 0, 0, 0), rate_meter(32_000, 3_028), 5.0)
+        entity.table_entry.metadata = NOTE.pack(1.0, 1.0)
+        entries.append(entity.table_entry)
+    flows.adopt(entries, 1)
+    sends, ended = flows.by_index[1], flows.by_index[2]
+
+    def over(read: float) -> list[FlowKey]:
+        """Return what is over once counters were read twice, so many seconds apart, long ago."""
+        at, rates = np.array([1, 2]), loop.flows.rates
+        rates.forget(at, 0.0)
+        rates.update(at, np.array([100.0, 100.0]), 0.0, 0.5)
+        rates.update(at, np.array([200.0, 100.0]), read, 0.5)
+        return flows.over()
+
+    assert over(4.0) == []
+    assert over(6.0) == [ended.key] != [sends.key]
