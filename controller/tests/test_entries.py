@@ -271,8 +271,9 @@ def test_flows_are_over_by_what_was_read_of_them_not_by_how_long_nothing_was_rea
     of = config(flow_idle_timeout=5.0)
     loop: Any = SimpleNamespace(flows=FlowTable())
     flows, entries = Flows(of, program, loop), []
+    first, second = (port.port for port in of.ports)
     for index in (1, 2):
-        key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 17, 5000, 5000 + index, *(port.port for port in of.ports), 0, 0)
+        key = FlowKey(b"\x0a\0\0\1", b"\x0a\0\0\2", 17, 5000, 5000 + index, first, second, 0, 0)
         entity = program.flow_entry(key, (index, 1, 0, 0, 0), rate_meter(32_000, 3_028), 5.0)
         entity.table_entry.metadata = NOTE.pack(1.0, 1.0)
         entries.append(entity.table_entry)

@@ -37,7 +37,7 @@ from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.store import Store, document
 
 from .test_agent import observe
-from .test_reconciler import MODELLED, SOON, WITHIN, Point, Switch, VirtualLoop, made
+from .test_reconciler import SOON, WITHIN, Point, Switch, VirtualLoop, made
 from .test_rest import CHANGE
 
 NAME = "ap1"
@@ -362,7 +362,7 @@ class Model(RuleBasedStateMachine):
         self.stack.close()
 
 
-Model.TestCase.settings = settings(MODELLED, max_examples=10, stateful_step_count=20, deadline=None)
+Model.TestCase.settings = settings(max_examples=10, stateful_step_count=20)
 
 
 @pytest.mark.long
