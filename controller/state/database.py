@@ -25,6 +25,9 @@ BUSY_SECONDS = 5
 """Seconds for which a write waits for another process's, before it fails."""
 
 METADATA = sa.MetaData()
+"""Tables of the newest migration."""
+VERSION = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
+"""Newest migration of a database, where alembic keeps it."""
 
 NAME, SHORT = sa.String(64), sa.String(16)
 
@@ -229,9 +232,19 @@ def migrate(engine: sa.Engine) -> None:
 
 
 def _apply(engine: sa.Engine) -> None:
-    version = current(engine)
-    if version == HEAD:
+    if current(engine) == HEAD:
         return
+    with writing(engine).begin() as connection:
+        version = _version(connection)
+        if version is None:
+            VERSION.create(connection)
+            connection.execute(VERSION.insert().values(version_num=HEAD))
+            METADATA.create_all(connection, checkfirst=False)
+        elif version != HEAD:
+            _upgrade(connection, version)
+
+
+def _upgrade(connection: sa.Connection, version: str) -> None:
     # Only now: importing alembic takes longer than all else at a start.
     from alembic import command
     from alembic.config import Config
@@ -239,20 +252,23 @@ def _apply(engine: sa.Engine) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with writing(engine).begin() as connection:
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, "head")
-        except CommandError:
-            raise ConfigError(
-                f"the database has migration {version}, which this release does not know: use the release that wrote it"
-            ) from None
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError:
+        raise ConfigError(
+            f"the database has migration {version}, which this release does not know: use the release that wrote it"
+        ) from None
 
 
 def current(engine: sa.Engine) -> str | None:
     """Return the newest migration that was applied; None for an empty database."""
-    if not sa.inspect(engine).has_table("alembic_version"):
-        return None
     with engine.connect() as connection:
-        version: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+        return _version(connection)
+
+
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION.name):
+        return None
+    version: str | None = connection.scalar(sa.select(VERSION.c.version_num))
     return version

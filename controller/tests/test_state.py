@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from alembic import command
+from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -37,8 +39,11 @@ from accesspoint.controller.state.database import (
     METADATA,
     MIGRATIONS,
     STATION_USE,
+    VERSION,
     connect,
+    current,
     hold,
+    migrate,
     open_engine,
 )
 from accesspoint.controller.state.history import Archive, resolution_for
@@ -70,16 +75,45 @@ def seen(when: float, total: int, delay_ms: float = 10.0, sessions: int = 1, nam
     return found
 
 
-def test_the_migrations_make_the_tables(engine: sa.Engine) -> None:
+def migrated(engine: sa.Engine, to: str) -> None:
+    """Apply the migrations to an empty database, up to one of them."""
     alembic = Config()
     alembic.set_main_option("script_location", str(MIGRATIONS))
-    assert ScriptDirectory.from_config(alembic).get_current_head() == HEAD
-    inspector = sa.inspect(engine)
+    with engine.begin() as connection:
+        alembic.attributes["connection"] = connection
+        command.upgrade(alembic, to)
+
+
+def options(engine: sa.Engine) -> dict[str, dict[str, bool]]:
+    """Return what SQLite's tables have that alembic does not compare."""
+    with engine.connect() as connection:
+        tables = connection.execute(sa.text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all()
+    words = ("WITHOUT ROWID", "AUTOINCREMENT")
+    return {name: {word: word in sql.upper() for word in words} for name, sql in tables}
+
+
+def test_migrations_make_the_tables_of_a_new_database(engine: sa.Engine, tmp_path: Path) -> None:
+    script = Config()
+    script.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(script).get_current_head() == HEAD
+    if engine.dialect.name == "sqlite":
+        old = open_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+        new = engine
+    else:
+        METADATA.drop_all(engine)
+        VERSION.drop(engine)
+        old, new = engine, None
+    migrated(old, HEAD)
+    migrate(old)
+    with old.connect() as connection:
+        compared = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(compared, METADATA) == []
     for table in METADATA.sorted_tables:
-        found = {column["name"]: column["nullable"] for column in inspector.get_columns(table.name)}
-        assert found == {column.name: bool(column.nullable) for column in table.columns}
-        keys = inspector.get_pk_constraint(table.name)["constrained_columns"]
+        keys = sa.inspect(old).get_pk_constraint(table.name)["constrained_columns"]
         assert keys == [column.name for column in table.primary_key]
+    assert current(old) == HEAD
+    if new is not None:
+        assert current(new) == HEAD and options(new) == options(old)
 
 
 def test_of_file_and_database_the_later_change_counts(engine: sa.Engine) -> None:
@@ -144,11 +178,8 @@ def test_the_last_revisions_are_kept(engine: sa.Engine, monkeypatch: pytest.Monk
 def test_a_database_of_the_first_release_is_brought_up_to_date(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'state.db'}"
     engine = open_engine(url)
-    alembic = Config()
-    alembic.set_main_option("script_location", str(MIGRATIONS))
+    migrated(engine, "0001")
     with engine.begin() as connection:
-        alembic.attributes["connection"] = connection
-        command.upgrade(alembic, "0001")
         row = {"name": "ap1", "config": json.dumps(document(config())), "removed": False, "changed": NOW}
         names = ", ".join(row)
         connection.execute(
