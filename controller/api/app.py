@@ -12,6 +12,7 @@ ETag, and a change with `If-Match` is only done if it was not changed in between
 that refuses 502, and then nothing has changed.
 """
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -140,12 +141,12 @@ def _describe(app: FastAPI) -> None:
         return document
 
     app.openapi = complete  # type: ignore[method-assign]
-    # No request must pay for building it: it is the largest answer of all.
-    described = json.dumps(app.openapi(), separators=(",", ":")).encode()
+    # It takes a quarter of a start to make, few ask for it, and no tick must wait for it.
+    described = functools.cache(lambda: json.dumps(app.openapi(), separators=(",", ":")).encode())
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def document() -> Response:
-        return Response(described, media_type="application/json")
+    async def document(service: Serving) -> Response:
+        return Response(await service.compute(described), media_type="application/json")
 
 
 def _untuple(schema: Any) -> None:
