@@ -7,7 +7,7 @@ a merge patch (RFC 7396). With `validate` a change is only checked.
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 
 from ..agent.reconciler import Refused
@@ -21,7 +21,6 @@ from .http import (
     ApName,
     Asked,
     How,
-    Route,
     Serving,
     Validate,
     answered,
@@ -31,6 +30,7 @@ from .http import (
     patched,
     plain,
     require_match,
+    router_of,
     tagged,
 )
 from .models import (
@@ -48,7 +48,7 @@ from .service import Service
 
 AP = PREFIX + "/access-points/{name}"
 
-router = APIRouter(tags=["access points"], route_class=Route)
+router = router_of("access points")
 
 RevisionPath = Annotated[int, Path(ge=0, lt=2**31, description="The number of a revision.", examples=[17])]
 

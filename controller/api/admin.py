@@ -4,10 +4,10 @@
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from ..state.store import LastAdmin, Token
-from .http import PREFIX, Route, Serving, change_of, needs, page_of, token_of
+from .http import PREFIX, Serving, change_of, needs, page_of, router_of, token_of
 from .models import (
     AuditAnswer,
     Login,
@@ -20,7 +20,7 @@ from .models import (
 from .problems import ProblemError, responses
 from .security import SESSION_SECONDS, Guard
 
-router = APIRouter(tags=["tokens and audit"], route_class=Route)
+router = router_of("tokens and audit")
 
 
 def _answer(token: Token) -> TokenAnswer:

@@ -3,16 +3,16 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from ..config import AccessPointConfig
 from ..state import agents as kept
-from .http import PREFIX, Route, Serving, change_of, needs, page_of
+from .http import PREFIX, Serving, change_of, needs, page_of, router_of
 from .models import Adoption, AgentAnswer, Page
 from .problems import ProblemError, responses
 from .service import Service
 
-router = APIRouter(tags=["agents"], route_class=Route)
+router = router_of("agents")
 
 AgentPath = Annotated[
     str,

@@ -19,7 +19,6 @@ from typing import Any
 
 import prometheus_client
 from fastapi import FastAPI, Response
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
@@ -27,7 +26,7 @@ from ..metrics import Requests, exposition
 from . import access_points, admin, agents, events, examples, live
 from .connections import BoundedProtocol
 from .events import Streams
-from .http import Serving
+from .http import Serving, operation_id
 from .idempotency import HEADER, MAX_KEY_LENGTH, Idempotency
 from .models import HealthAnswer, ReadyAnswer
 from .problems import MEDIA_TYPE, Problem, ProblemError, install, responses
@@ -49,14 +48,15 @@ def create_app(service: Service, **limits: float) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,  # see `_describe`
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=operation_id,
     )
     registry = prometheus_client.CollectorRegistry()
     requests = Requests(registry)
     app.state.service, app.state.streams, app.state.requests = service, Streams(), requests
     install(app)
     for router in (access_points.router, live.router, events.router, agents.router, admin.router):
-        app.include_router(router)
+        # `include_router` would make all routes a second time, when the first request comes.
+        app.router.routes += router.routes
     _system(app, service, registry)
     app.mount("/static", StaticFiles(directory=PAGE), name="page")
 
@@ -71,10 +71,6 @@ def create_app(service: Service, **limits: float) -> FastAPI:
     _describe(app)
     app.state.guard = Guard(Idempotency(app, service), service, requests, **limits)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name
 
 
 def _system(app: FastAPI, service: Service, registry: prometheus_client.CollectorRegistry) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
@@ -23,12 +23,12 @@ from ..agent.reconciler import Refused
 from ..config import AccessPointConfig
 from ..observation import Observation
 from .access_points import AP
-from .http import PREFIX, ApName, Serving, token_of
+from .http import PREFIX, ApName, Serving, router_of, token_of
 from .live import classes_of, ports_of
 from .problems import ProblemError, responses
 from .service import Service
 
-router = APIRouter(tags=["events"])
+router = router_of("events")
 
 SECOND = 1.0
 KEEP_ALIVE_SECONDS = 15.0

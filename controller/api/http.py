@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -49,6 +49,15 @@ class Route(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+def operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def router_of(tag: str) -> APIRouter:
+    """Return a router whose routes `create_app` takes as they are."""
+    return APIRouter(tags=[tag], route_class=Route, generate_unique_id_function=operation_id)
 
 
 # All of them are coroutines: functions would be called in a thread of their own.

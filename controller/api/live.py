@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
 from ..agent.classes import CLASS_NAMES
@@ -29,13 +29,13 @@ from .http import (
     PREFIX,
     ApName,
     Asked,
-    Route,
     Serving,
     answered,
     change_of,
     page_of,
     patched,
     require_match,
+    router_of,
     weakly_tagged,
 )
 from .models import (
@@ -58,7 +58,7 @@ from .models import (
 from .problems import ProblemError, changes, responses
 from .service import Service
 
-router = APIRouter(tags=["live"], route_class=Route)
+router = router_of("live")
 
 PortPath = Annotated[int, Path(ge=0, lt=510, description="The number of a port.", examples=[2])]
 StationPath = Annotated[
