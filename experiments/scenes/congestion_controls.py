@@ -3,7 +3,7 @@
 
 A kernel has one control of a name, and runs side by side share it: the first one starts a keeper, this module as a
 program, which holds the control loaded (`hosts cc run`) until nobody has a lock on it any more. Locks go with their
-process, however it ends. Who wants other options than those in use waits.
+process, however it ends. Who wants other options than those in use, or what another checkout has loaded, waits.
 """
 
 import contextlib
@@ -18,12 +18,15 @@ from types import TracebackType
 from typing import IO
 
 from accesspoint.experiments.scenes.scene import HOSTS, require_hosts
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.requirements import ROOT, LabError, congestion_controls
 
 LOCKS = ROOT / "out/.controls"
-PAUSE = 0.2  # s between two looks whether others are done
+PAUSE = 1.0  # s between two looks whether others are done
 PATIENCE = 600.0  # s
+KEPT, BUSY = "kept", "busy"
+"""Answers of a keeper: it holds the control loaded; another process has one of the name."""
 
 
 class Controls:
@@ -62,18 +65,19 @@ def _take(words: str) -> IO[str]:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with _guard():
-            if not _loaded(name):
-                _start_keeper(words)
-            if users.read_text() == words:
+            if (_loaded(name) or _start_keeper(words)) and users.read_text() == words:
                 file = users.open()
                 fcntl.flock(file, fcntl.LOCK_SH)
                 return file
         time.sleep(PAUSE)
-    raise LabError(f"congestion control {name} is in use with other options: `hosts cc unload {name}`, or wait")
+    raise LabError(
+        f"congestion control {name} is in use, with other options or by another checkout: "
+        f"`hosts cc unload {name}`, or wait"
+    )
 
 
 def _users(name: str) -> Path:
-    """A control's file: empty, or with the words that it was loaded with; its users share a lock on it."""
+    """Return a control's file: empty, or with the words that it was loaded with; its users share a lock on it."""
     path = LOCKS / name
     path.touch()
     return path
@@ -83,7 +87,8 @@ def _loaded(name: str) -> bool:
     return f"bpf_{name}" in congestion_controls()
 
 
-def _start_keeper(words: str) -> None:
+def _start_keeper(words: str) -> bool:
+    """Start a keeper; return False where another process holds the control's name."""
     command = [sys.executable, "-m", "accesspoint.experiments.scenes.congestion_controls", words]
     pipe = subprocess.PIPE
     keeper = subprocess.Popen(
@@ -91,13 +96,24 @@ def _start_keeper(words: str) -> None:
     )
     assert keeper.stdout
     said = keeper.stdout.readline().strip()
-    if said != "kept":
+    if said not in (KEPT, BUSY):
         keeper.wait()
         raise LabError(said.removeprefix("error: ") or "the keeper of a congestion control ended")
+    return said == KEPT
 
 
 def keep(words: str) -> int:
-    """Load a control, print `kept`, and hold it until it is no longer used."""
+    """Load a control, say so, and hold it until it is no longer used."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(alone(words.split()[0], patience=0.0))
+        except LabError:
+            print(BUSY, flush=True)
+            return 2
+        return _keep(words)
+
+
+def _keep(words: str) -> int:
     name = words.split()[0]
     command = [str(HOSTS), "cc", "run", *words.split()]
     quiet = subprocess.DEVNULL
@@ -112,7 +128,7 @@ def keep(words: str) -> int:
         time.sleep(0.02)
     users = _users(name)
     users.write_text(words)
-    print("kept", flush=True)
+    print(KEPT, flush=True)
     while True:
         time.sleep(1.0)
         with _guard(), users.open() as file:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both kinds of scene with every kind of traffic, for real; and congestion controls that runs share."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -15,6 +16,7 @@ from accesspoint.checks.harness.waiting import eventually
 from accesspoint.experiments.experiment import OURS, Arm, Scene
 from accesspoint.experiments.measure.run_data import Raw
 from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, At, Flow, Link, Multihomed, Program, Sessions
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import ROOT, congestion_controls
 
@@ -128,3 +130,23 @@ def test_runs_share_a_congestion_control_until_the_last_one_ends() -> None:
             run.kill()
             run.wait()
     assert eventually(lambda: "bpf_westwood" not in congestion_controls(), seconds=120)
+
+
+def test_a_run_waits_for_a_control_of_another_checkout() -> None:
+    if not os.access("/sys/kernel/btf/vmlinux", os.R_OK):
+        pytest.skip("this kernel has no BTF, which congestion controls in BPF need")
+    run = "import sys\nfrom accesspoint.experiments.scenes.congestion_controls import Controls\n"
+    run += "print('begun', flush=True)\nwith Controls(('vegas_fair',)):\n print('held', flush=True)"
+    with contextlib.ExitStack() as stack:
+        names = stack.enter_context(contextlib.ExitStack())
+        names.enter_context(alone("vegas_fair"))
+        waiting = stack.enter_context(
+            subprocess.Popen([sys.executable, "-c", run], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(waiting.kill)
+        assert waiting.stdout and waiting.stdout.readline() == "begun\n"
+        assert not eventually(lambda: "bpf_vegas_fair" in congestion_controls(), seconds=2.5)
+        assert waiting.poll() is None
+        names.close()
+        assert waiting.stdout.readline() == "held\n"
+        assert waiting.wait() == 0

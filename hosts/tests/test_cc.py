@@ -27,6 +27,7 @@ from accesspoint.checks.harness.hosts.cc_lab import (
     rows,
 )
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.paths import PathHost, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -46,6 +47,13 @@ print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))
 def root() -> None:
     if os.geteuid() != 0:
         pytest.skip("loading congestion controls and making network namespaces needs root")
+
+
+@pytest.fixture(autouse=True)
+def names(root: None) -> Iterator[None]:
+    """Hold the names of all controls: others on this machine load none of them during a test."""
+    with alone(*CONTROLS):
+        yield
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.paths import Namespace, PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -30,7 +30,6 @@ SYS_BPF = 321  # x86-64
 MAP_GET_NEXT_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 12, 14, 15
 MAP_INFO_SIZE = 80
 PORTS = itertools.count(5000)
-PATIENCE = 60.0  # s, for another user of a control to end
 
 
 def kernel_name(control: str) -> str:
@@ -58,9 +57,11 @@ def rows(*words: str, host: Namespace | None = None) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def loaded(control: str, *options: str, record: IO[str] | None = None) -> Iterator["subprocess.Popen[str]"]:
     """A control for the time of a `with`; its events go to `record`. Raises LabError."""
-    deadline = time.monotonic() + PATIENCE
-    while kernel_name(control) in available() and time.monotonic() < deadline:
-        time.sleep(0.2)  # a kernel has one control of a name: somebody else's test
+    with alone(control):
+        yield from _loaded(control, options, record)
+
+
+def _loaded(control: str, options: tuple[str, ...], record: IO[str] | None) -> Iterator["subprocess.Popen[str]"]:
     said = subprocess.PIPE
     words = [HOSTS, "cc", "record" if record else "run", control, *options]
     process = subprocess.Popen(words, stdout=record or said, stderr=said, text=True)
