@@ -3,8 +3,9 @@
 
 import json
 import signal
+import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,13 +21,15 @@ Step = Callable[[str], None]
 @dataclass(frozen=True)
 class Row:
     """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal. A row without a
-    value could not be measured, `text` says why: its goal is not met, and its verdict inconclusive."""
+    value could not be measured, `text` says why: its goal is not met, and its verdict inconclusive. `rounds` are its
+    repetitions, as far as there are any; how they make the value is for the benchmark to decide."""
 
     name: str
     text: str
     value: float | None
     goal: float | None = None
     at_least: bool = True
+    rounds: tuple[float, ...] = ()
 
     @property
     def met(self) -> bool | None:
@@ -35,6 +38,11 @@ class Row:
         if self.goal is None:
             return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+    @property
+    def verdict(self) -> str:
+        """Return pass, fail or inconclusive; empty for a row without a goal."""
+        return "inconclusive" if self.value is None else {None: "", True: "pass", False: "fail"}[self.met]
 
 
 @dataclass(frozen=True)
@@ -45,13 +53,38 @@ class Measured:
     raw: dict[str, object] = field(default_factory=dict)
 
 
+def of_medians(
+    name: str,
+    text: str,
+    own: Sequence[float],
+    other: Sequence[float],
+    goal: float | None = None,
+    at_least: bool = True,
+) -> Row:
+    """Make a row of a quotient of medians, and of the quotients of the rounds."""
+    rounds = tuple(one / of for one, of in zip(own, other, strict=True))
+    return Row(name, text, statistics.median(own) / statistics.median(other), goal, at_least, rounds)
+
+
+STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+
+
+def figures(row: Row) -> tuple[str, str]:
+    """Value and goal as people read them."""
+    value = "-" if row.value is None else number(row.value)
+    return value, "" if row.goal is None else f"{'>=' if row.at_least else '<='} {number(row.goal)}"
+
+
 def words(row: Row) -> tuple[str, str, str]:
-    """Value, goal and verdict as people read them."""
-    value = "-" if row.value is None else f"{row.value:.3g}"
-    goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
-    if row.value is None:
-        return value, goal, "[yellow]inconclusive[/]"
-    return value, goal, {None: "", True: "[green]pass[/]", False: "[red]fail[/]"}[row.met]
+    """Value, goal and verdict, which has its colour."""
+    style = STYLES.get(row.verdict)
+    return *figures(row), f"[{style}]{row.verdict}[/]" if style else ""
 
 
 def tell(row: Row) -> None:
