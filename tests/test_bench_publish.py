@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from accesspoint.checks.bench import publish, summary
+from accesspoint.checks.bench.controller import agent, fleet, service
 from accesspoint.checks.bench.report import Row
 from accesspoint.checks.bench.switch import __main__ as switch
 from accesspoint.experiments.verdict import audit
@@ -123,6 +124,41 @@ def test_rows_follow_from_samples_alone() -> None:
     names = ("switch_of_bmv2", "switch_of_beside", "latency_of_beside")
     assert [rows[name].value for name in names] == [20.0, 2.0, 0.5]
     assert rows.keys() == set(switch.switching.NAMES)
+
+
+TICKS = {
+    "seconds": 10.0, "switch_cpu_s": 2.0, "cpu_s": [0.9, 0.1], "ticks": 998, "missed": 2, "late": 499,
+    "tick_ms_p50": 1.2, "tick_ms_p99": 4.2, "timer_late_ms": [0.1] * 99 + [3.0],
+}  # fmt: skip
+REPLICA = {"seen": 1000, "answers_ms": [9.0, 7.0, 8.0], "metrics_s": [0.1, 0.3], "memory_mb": 190.0}
+
+
+def test_rows_of_the_controller_follow_from_samples_alone() -> None:
+    raw = {
+        "agent_200": {"own": TICKS, "beside": TICKS | {"missed": 0}},
+        "agent_1000": {"own": TICKS | {"ticks": 999, "missed": 1}},
+        "failover_seconds": {"own": 0.6, "beside": 0.4},
+    }
+    rows = {row.name: row for row in agent.rows(raw)}
+    assert {name: rows[f"agent_200_{name}"].value for name in agent.TEXTS} == {
+        "cores": 0.1, "p50_ms": 1.2, "p99_ms": 4.2, "missed": 0.002, "late": 0.5, "us": pytest.approx(1002, abs=0.1),
+        "switch_cores": 0.2, "timer_late_ms_p99": 3.0,
+    }  # fmt: skip
+    assert rows["agent_missed"].value == 0.002 and rows["beside_agent_missed"].value == 0.0
+    found = {name: rows[name].verdict for name in ("agent_200_cores", "agent_missed", "failover_seconds")}
+    assert found == {"agent_200_cores": "pass", "agent_missed": "fail", "failover_seconds": "fail"}
+    assert not [row for name, row in rows.items() if name.startswith("beside_") and row.goal is not None]
+    answers = {"answers_ms": [float(number) for number in range(100)], "charts_ms": [20.0, 40.0, 30.0]}
+    ticks = {"tick_ms_p99_without": 2.0, "tick_ms_p99_beside": 3.0}
+    assert {row.name: row.value for row in service.rows({"history_bytes": 14_000_000, **answers, **ticks})} == {
+        "history_gb_a_day": 0.35, "chart_ms": 30.0, "api_ms_p99": 99.0, "ticks_beside_api_of_without": 1.5,
+    }  # fmt: skip
+    raw = {fleet.REPLICA: REPLICA | {"cpu_s": 3.0, "seconds": 20.0}, fleet.FAILOVER: 0.2}
+    assert [(row.name, row.value, row.verdict) for row in fleet.rows(raw)] == [
+        ("fleet_1000_seen", 1000, "pass"), ("fleet_1000_api_ms_p99", 9.0, "pass"), ("fleet_1000_mb", 190.0, "pass"),
+        ("fleet_1000_metrics_seconds", 0.3, "pass"), ("fleet_1000_cores", 0.15, "pass"),
+        ("agent_failover_seconds", 0.2, "pass"),
+    ]  # fmt: skip
 
 
 def test_samples_that_are_missing_make_rows_without_values() -> None:

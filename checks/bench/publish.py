@@ -65,7 +65,10 @@ class Component:
             raise LabError(f"{file}: {name}: its samples make no rows: {type(error).__name__}: {error}") from None
 
 
-COMPONENTS = (Component("switch", "speed.md", ("p4src", "switch")),)
+COMPONENTS = (
+    Component("switch", "speed.md", ("p4src", "switch")),
+    Component("controller", "controller.md", ("p4src", "switch", "controller")),
+)
 
 
 def published(component: Component, results: Path) -> dict[str, Record]:
