@@ -14,7 +14,7 @@ import pytest
 from scapy.utils import RawPcapReader
 
 from accesspoint.checks.bench import summary
-from accesspoint.checks.bench.report import Row, merge, words
+from accesspoint.checks.bench.report import Row, words
 from accesspoint.checks.bench.switch import beside_writes, memory
 from accesspoint.checks.bench.switch.__main__ import PARTS, chosen, measured
 from accesspoint.checks.bench.switch.beside_writes import Trials
@@ -129,17 +129,6 @@ def test_a_rate_that_is_not_offered_is_left_out() -> None:
     none, nothing = beside_writes.rows({"trials": {}, "not_offered": missing})
     assert (none.value, none.met, nothing.met) == (None, False, False)
     assert "only 1 of 2 packets/s could be offered" in none.text
-
-
-def test_rows_are_added_to_those_before(tmp_path: Path) -> None:
-    merge(tmp_path, [Row("a", "", 1.0, 2.0)], {"x": [1]}, started="now")
-    merge(tmp_path, [Row("b", "", None)], {"y": [2]})
-    assert json.loads((tmp_path / "summary.json").read_text()) == {
-        "started": "now",
-        "ratios": {"a": 1.0, "b": None},
-        "goals": {"a": {"goal": 2.0, "met": False}, "b": {"goal": None, "met": False}},
-        "raw": {"x": [1], "y": [2]},
-    }
 
 
 def test_another_build_takes_turns() -> None:

@@ -2,6 +2,7 @@
 """Rows of benchmarks follow from samples, published summaries and tables from both."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from accesspoint.checks.bench import publish, summary
 from accesspoint.checks.bench.controller import agent, fleet, service
+from accesspoint.checks.bench.hosts import batcp_links
+from accesspoint.checks.bench.hosts.__main__ import names as parts_of_hosts
 from accesspoint.checks.bench.report import Row
 from accesspoint.checks.bench.switch import __main__ as switch
 from accesspoint.experiments.verdict import audit
@@ -112,6 +115,7 @@ def test_page_has_a_place_for_each_part(component: publish.Component) -> None:
     parts = {path.stem for path in folder.glob("*.py") if "\ndef rows(raw: Raw)" in path.read_text()}
     placed = [match[1].split(", ") for match in publish.REGION.finditer((RESULTS / component.page).read_text())]
     assert parts and sorted(parts) == sorted(name for names in placed for name in names)
+    assert component.name != "hosts" or parts == HOSTS.keys() == set(parts_of_hosts())
 
 
 def test_rows_follow_from_samples_alone() -> None:
@@ -159,6 +163,73 @@ def test_rows_of_the_controller_follow_from_samples_alone() -> None:
         ("fleet_1000_metrics_seconds", 0.3, "pass"), ("fleet_1000_cores", 0.15, "pass"),
         ("agent_failover_seconds", 0.2, "pass"),
     ]  # fmt: skip
+
+
+ARMS = {"earliest": [0.9, 1.0, 0.99], "paper": [0.7] * 3, "paper_rtt": [0.8] * 3, "mptcp": [0.95] * 3, "tcp": [0.5] * 3}
+COST = {"costs": [0.2, 0.4], "rates": [20.0, 30.0]}
+CELL = "6 Mbit/s against 4, 37 packets, 0.0% lost, no ECN"
+OTHER = "10 Mbit/s against 9, 284 packets, 0.5% lost, ECN"
+HOSTS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "batcp": ({"share_of_ceiling": {"loss_5mb": ARMS}, "unshaped_gbit": ARMS}, {"loss_5mb": 0.99, "unshaped": 0.99}),
+    "batcp_links": (
+        {
+            "mbit": {pair.name: {"batcp": [30.0, 36.0], "mptcp": [30.0, 30.0]} for pair in batcp_links.PAIRS}
+            | {fault[0]: {"both": [38.0], "alone": [19.0]} for fault in batcp_links.FAULTS}
+        },
+        {pair.name: 1.1 for pair in batcp_links.PAIRS}
+        | {f"batcp_fault_{name}": 2.0 for name, *_ in batcp_links.FAULTS},
+    ),
+    "batcp_memory": (
+        {"gbit": {"batcp": [24.0], "sealed": [9.0], "mptcp": [12.0], "two_tcp": [32.0], "tcp": [18.0]}},
+        {"batcp_of_mptcp": 2.0, "batcp_of_two_tcp": 0.75, "batcp_encrypted_of_mptcp": 0.75},
+    ),
+    "batcp_page": (
+        {"plain": [[[0.2, 0.1, 0.3], 2.0]], "proxied": [[[0.1, 0.3, 0.1], 1.0]]},
+        {"batcp_page_first_byte": 0.5, "batcp_page_first_bytes": 0.5, "batcp_page_whole": 0.5},
+    ),
+    "batcp_proxy": (
+        {"direct": [5e9, 4e9], "socks": [1e9, 1e9], "caught": [2e9, 1e9]},
+        {"direct_gbit": 4.5, "socks_gbit": 1.0, "caught_gbit": 1.5}
+        | {"socks_of_direct": 0.225, "caught_of_direct": 0.325},
+    ),
+    "batcp_uneven": ({"share_of_ceiling": ARMS}, {"uneven_50_20": 0.99}),
+    "cc": (
+        {
+            "arms": {"cubic": COST, "vegas": COST | {"costs": [0.3, 0.6]}},
+            "kernels_own": {"vegas": {"bpf": {"mbit": 3.8, "rtt_ms": 116.0}, "own": {"mbit": 3.8, "rtt_ms": 58.0}}},
+        },
+        {"vegas_cost_of_cubic": 1.5, "vegas_mbit_of_kernels_own": 1.0, "vegas_rtt_ms_of_kernels_own": 2.0},
+    ),
+    "cwnd": (
+        {"controlled": [0.004, 0.005, 0.003], "bounded": [100, 99, 100], "observed": [0.002] * 3, "text": [0.008] * 3},
+        {"cwnd_percent": 0.4, "cwnd_observe_percent": 0.2, "cwnd_of_text": 0.5, "cwnd_bounded": 100.0},
+    ),
+    "cwnd_cell": (
+        {"64": {"alone": [18.0], "plain": [10.0, 10.0], "held": [9.0, 9.0], "fit": {}}},
+        {"cwnd_of_plain_64_ms": 0.9, "cwnd_jain_64_ms": 1.0},
+    ),
+    "tcp_av": (
+        {
+            "mbit_before_and_after": {CELL: [6.0, 6.3], OTHER: [9.0, 6.0]},
+            "mbit_by_default": {CELL: [6.0, 5.4], OTHER: [10.0, 10.0]},
+            "gives_way_s": {CELL: 1.0, OTHER: None},
+        },
+        {
+            "tcp_av_worst_of_target": 0.6, "tcp_av_cells_held": 0.5, "tcp_av_default_worst_of_target": 0.9,
+            "tcp_av_default_cells_held": 0.5, "tcp_av_most_of_target": 1.05, "tcp_av_gives_way_s": math.inf,
+        },
+    ),
+}  # fmt: skip
+"""Samples of each part of the hosts, and the values that they make."""
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_rows_of_the_hosts_follow_from_samples_alone(name: str) -> None:
+    raw, values = HOSTS[name]
+    rows = summary.rows(summary.find("hosts", name), raw)
+    assert {row.name: row.value for row in rows} == values
+    assert all(row.value is None or min(row.rounds) <= row.value <= max(row.rounds) for row in rows if row.rounds)
+    assert f"the slowest: {OTHER}" in rows[-1].text or name != "tcp_av"
 
 
 def test_samples_that_are_missing_make_rows_without_values() -> None:

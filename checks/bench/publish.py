@@ -68,6 +68,7 @@ class Component:
 COMPONENTS = (
     Component("switch", "speed.md", ("p4src", "switch")),
     Component("controller", "controller.md", ("p4src", "switch", "controller")),
+    Component("hosts", "end-hosts.md", ("hosts",)),
 )
 
 

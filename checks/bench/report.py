@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results against their goals: rows, the table that every benchmark prints, and how it ends."""
 
-import json
 import signal
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
@@ -43,14 +41,6 @@ class Row:
     def verdict(self) -> str:
         """Return pass, fail or inconclusive; empty for a row without a goal."""
         return "inconclusive" if self.value is None else {None: "", True: "pass", False: "fail"}[self.met]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Results of a module: its rows, and the raw data that they were computed from."""
-
-    rows: list[Row]
-    raw: dict[str, object] = field(default_factory=dict)
 
 
 def of_medians(
@@ -101,23 +91,6 @@ def show(title: str, rows: list[Row]) -> None:
     for row in rows:
         table.add_row(row.name, escape(row.text), *words(row))
     Console().print(table)
-
-
-def merge(out: Path, rows: list[Row], raw: dict[str, object] | None = None, **more: object) -> None:
-    """Adds results to those that are in `out/summary.json`, of other benchmarks and of earlier parts of this one."""
-    path = out / "summary.json"
-    summary = json.loads(path.read_text()) if path.exists() else {}
-    summary |= more
-    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
-    goals = {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.met is not None}
-    summary.setdefault("goals", {}).update(goals)
-    if raw:
-        summary.setdefault("raw", {}).update(raw)
-    out.mkdir(parents=True, exist_ok=True)
-    # There with its whole text, or as it was before: who stops a benchmark may do so here.
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(summary, indent=2) + "\n")
-    part.replace(path)
 
 
 def run(main: Callable[[], None]) -> None:
