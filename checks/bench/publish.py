@@ -240,7 +240,7 @@ def check(results: Path, strict: bool) -> int:
     for text in problems:
         print(f"error: {text}")
     if problems:
-        print("`python -m accesspoint.checks.bench.publish --help` shows how to renew tables.")
+        print("Tables are renewed by `python -m accesspoint.checks.bench.publish --recompute`; `--help` has more.")
     return int(bool(problems))
 
 
