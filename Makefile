@@ -77,6 +77,7 @@ pages: python ## build docs/results and the first pages from the results in out/
 
 audit: develop ## compute the figures of docs/results again, and count those that cannot be: STRICT=1 allows none
 	@$(VENV)/python -m accesspoint.experiments.verdict.recompute --check $(if $(STRICT),--strict)
+	@$(VENV)/python -m accesspoint.checks.bench.publish --check $(if $(STRICT),--strict)
 
 campaign: hosts develop ## many runs on a Dask cluster: NAME=... FULL=1 WORKERS=2 LAB=ns3 SCHEDULER=tcp://host:8786 REPEATS=3
 	@$(VENV)/python -m accesspoint.experiments campaign $(NAME) $(if $(FULL),,--quick) $(call given,WORKERS,workers) \

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapReader
 
-from accesspoint.checks.bench.report import Measured, Row, merge, words
-from accesspoint.checks.bench.switch import beside_writes
-from accesspoint.checks.bench.switch.__main__ import GROUPS, Group, chosen, measure_group
+from accesspoint.checks.bench import summary
+from accesspoint.checks.bench.report import Row, words
+from accesspoint.checks.bench.switch import beside_writes, memory
+from accesspoint.checks.bench.switch.__main__ import PARTS, chosen, measured
 from accesspoint.checks.bench.switch.beside_writes import Trials
 from accesspoint.checks.bench.switch.lab import VethBench
 from accesspoint.checks.bench.switch.program import write_frames
@@ -98,7 +99,7 @@ def test_row_without_a_value_is_inconclusive_and_not_met() -> None:
 
 
 def test_rows_and_groups_are_chosen_by_name() -> None:
-    assert chosen([]) == {name: set(group.rows) for name, group in GROUPS.items()}
+    assert chosen([]) == {name: set(part.NAMES) for name, part in PARTS.items()}
     assert chosen(["load_ms"]) == {"pipeline": {"load_ms"}}
     assert chosen(["memory, *_of_beside"])["memory"] == {"memory_mb", "memory_mb_of_beside"}
     assert "read_1000_ms_of_beside" in chosen(["*_of_beside"])["p4runtime"]
@@ -107,35 +108,27 @@ def test_rows_and_groups_are_chosen_by_name() -> None:
 
 
 def test_what_the_machine_cannot_do_is_said_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Measured:
+    def fail(*_: object) -> None:
         raise LabError("only 1 of 2 packets/s could be offered")
 
-    monkeypatch.setitem(GROUPS, "memory", Group(("memory_mb", "memory_mb_of_beside"), fail))
-    (row,) = measure_group("memory", {"memory_mb", "memory_mb_of_beside"}, lambda _: None, None).rows
+    monkeypatch.setattr(memory, "measure", fail)
+    (row,) = summary.rows(memory, measured(memory, lambda _: None, None))
     assert (row.name, row.met, "only 1 of 2" in row.text) == ("memory_mb", False, True)
 
 
 def test_a_rate_that_is_not_offered_is_left_out() -> None:
-    lossless, lossy = Trials([0.0] * 5, [0.0] * 5, [2e5] * 5), Trials([0.0] * 5, [0.01] * 5, [2e5] * 5)
-    loss, throughput = beside_writes.rows({1.0: lossless}, {1.1: "only 367,219 of 371,045 packets/s could be offered"})
+    lossless = vars(Trials([0.0] * 5, [0.0] * 5, [2e5] * 5))
+    lossy = vars(Trials([0.0] * 5, [0.01] * 5, [2e5] * 5))
+    missing = {"1.1": "only 367,219 of 371,045 packets/s could be offered"}
+    loss, throughput = beside_writes.rows({"trials": {"1": lossless}, "not_offered": missing})
     assert (loss.value, loss.met, throughput.value) == (0.0, True, 1.0)
     assert "1.1 could not be offered" in loss.text
-    loss, throughput = beside_writes.rows({1.0: lossy, 0.8: lossless}, {})
+    loss, throughput = beside_writes.rows({"trials": {"1": lossy, "0.8": lossless}, "not_offered": {}})
     assert (loss.value, loss.met, throughput.value) == (0.01, False, 0.8)
-    none, nothing = beside_writes.rows({}, {1.1: "only 1 of 2 packets/s could be offered"})
+    missing = {"1.1": "only 1 of 2 packets/s could be offered"}
+    none, nothing = beside_writes.rows({"trials": {}, "not_offered": missing})
     assert (none.value, none.met, nothing.met) == (None, False, False)
     assert "only 1 of 2 packets/s could be offered" in none.text
-
-
-def test_rows_are_added_to_those_before(tmp_path: Path) -> None:
-    merge(tmp_path, [Row("a", "", 1.0, 2.0)], {"x": [1]}, started="now")
-    merge(tmp_path, [Row("b", "", None)], {"y": [2]})
-    assert json.loads((tmp_path / "summary.json").read_text()) == {
-        "started": "now",
-        "ratios": {"a": 1.0, "b": None},
-        "goals": {"a": {"goal": 2.0, "met": False}, "b": {"goal": None, "met": False}},
-        "raw": {"x": [1], "y": [2]},
-    }
 
 
 def test_another_build_takes_turns() -> None:
@@ -145,14 +138,17 @@ def test_another_build_takes_turns() -> None:
 
 STOPPED = """
 import time
+from types import SimpleNamespace
 from accesspoint.checks.bench.switch import __main__ as bench
-from accesspoint.checks.bench.report import Measured, Row, run
+from accesspoint.checks.bench.report import Row, run
 def slow(step, beside):
     while True:
         time.sleep(0.05)  # a signal that comes just before one long sleep would wait for its end
-bench.GROUPS = {
-    "quick": bench.Group(("a",), lambda step, beside: Measured([Row("a", "is there", 1.0)])),
-    "slow": bench.Group(("b",), slow),
+def rows(raw):
+    return [Row("a", "is there", raw["a"])]
+bench.PARTS = {
+    "quick": SimpleNamespace(NAMES=("a",), measure=lambda step, beside: {"a": 1.0}, rows=rows),
+    "slow": SimpleNamespace(NAMES=("b",), measure=slow, rows=rows),
 }
 run(bench.main)
 """
@@ -165,10 +161,13 @@ def test_a_run_that_is_stopped_has_told_and_written_its_rows(tmp_path: Path, num
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         row = process.stdout.readline()
-        while not (tmp_path / "summary.json").exists():
+        while not (tmp_path / "switch.json").exists():
             assert process.poll() is None
         process.send_signal(number)
         rest, _ = process.communicate(timeout=240)
     assert row.split()[:2] == ["a", "1"] and "is there" in row
     assert (process.returncode, "written: " in rest) == (code, True)
-    assert json.loads((tmp_path / "summary.json").read_text())["ratios"] == {"a": 1.0}
+    kept = summary.read(tmp_path / "switch.json")
+    assert {name: [(row["name"], row["value"]) for row in of["rows"]] for name, of in kept.items()} == {
+        "quick": [("a", 1.0)]
+    }

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results against their goals: rows, the table that every benchmark prints, and how it ends."""
 
-import json
 import signal
+import statistics
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,13 +19,15 @@ Step = Callable[[str], None]
 @dataclass(frozen=True)
 class Row:
     """One result. `goal` is a bound of `value`: at least if `at_least`, else at most; None: no goal. A row without a
-    value could not be measured, `text` says why: its goal is not met, and its verdict inconclusive."""
+    value could not be measured, `text` says why: its goal is not met, and its verdict inconclusive. `rounds` are its
+    repetitions, as far as there are any; how they make the value is for the benchmark to decide."""
 
     name: str
     text: str
     value: float | None
     goal: float | None = None
     at_least: bool = True
+    rounds: tuple[float, ...] = ()
 
     @property
     def met(self) -> bool | None:
@@ -36,22 +37,44 @@ class Row:
             return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
+    @property
+    def verdict(self) -> str:
+        """Return pass, fail or inconclusive; empty for a row without a goal."""
+        return "inconclusive" if self.value is None else {None: "", True: "pass", False: "fail"}[self.met]
 
-@dataclass(frozen=True)
-class Measured:
-    """Results of a module: its rows, and the raw data that they were computed from."""
 
-    rows: list[Row]
-    raw: dict[str, object] = field(default_factory=dict)
+def of_medians(
+    name: str,
+    text: str,
+    own: Sequence[float],
+    other: Sequence[float],
+    goal: float | None = None,
+    at_least: bool = True,
+) -> Row:
+    """Make a row of a quotient of medians, and of the quotients of the rounds."""
+    rounds = tuple(one / of for one, of in zip(own, other, strict=True))
+    return Row(name, text, statistics.median(own) / statistics.median(other), goal, at_least, rounds)
+
+
+STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+
+
+def figures(row: Row) -> tuple[str, str]:
+    """Value and goal as people read them."""
+    value = "-" if row.value is None else number(row.value)
+    return value, "" if row.goal is None else f"{'>=' if row.at_least else '<='} {number(row.goal)}"
 
 
 def words(row: Row) -> tuple[str, str, str]:
-    """Value, goal and verdict as people read them."""
-    value = "-" if row.value is None else f"{row.value:.3g}"
-    goal = "" if row.goal is None else f"{'>=' if row.at_least else '<='} {row.goal:g}"
-    if row.value is None:
-        return value, goal, "[yellow]inconclusive[/]"
-    return value, goal, {None: "", True: "[green]pass[/]", False: "[red]fail[/]"}[row.met]
+    """Value, goal and verdict, which has its colour."""
+    style = STYLES.get(row.verdict)
+    return *figures(row), f"[{style}]{row.verdict}[/]" if style else ""
 
 
 def tell(row: Row) -> None:
@@ -68,23 +91,6 @@ def show(title: str, rows: list[Row]) -> None:
     for row in rows:
         table.add_row(row.name, escape(row.text), *words(row))
     Console().print(table)
-
-
-def merge(out: Path, rows: list[Row], raw: dict[str, object] | None = None, **more: object) -> None:
-    """Adds results to those that are in `out/summary.json`, of other benchmarks and of earlier parts of this one."""
-    path = out / "summary.json"
-    summary = json.loads(path.read_text()) if path.exists() else {}
-    summary |= more
-    summary.setdefault("ratios", {}).update({row.name: row.value for row in rows})
-    goals = {row.name: {"goal": row.goal, "met": row.met} for row in rows if row.met is not None}
-    summary.setdefault("goals", {}).update(goals)
-    if raw:
-        summary.setdefault("raw", {}).update(raw)
-    out.mkdir(parents=True, exist_ok=True)
-    # There with its whole text, or as it was before: who stops a benchmark may do so here.
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(summary, indent=2) + "\n")
-    part.replace(path)
 
 
 def run(main: Callable[[], None]) -> None:

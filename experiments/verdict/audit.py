@@ -91,13 +91,20 @@ def look(summary: Summary, results: Path) -> Audit:
     file = results / (raw.get("file") or "none")
     samples = file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == raw.get("sha256")
     names = [name for name in summary["versions"].get("commit", "").split(", ") if name]
-    commits = {name: _state(name) for name in names}
-    known = [name.removesuffix(DIRTY) for name, state in commits.items() if state != "gone"]
-    changed = [part for part, paths in _sources(summary).items() if any(_differs(name, paths) for name in known)]
+    return of_commits(names, _sources(summary), samples)
+
+
+def of_commits(names: Iterable[str], sources: Mapping[str, tuple[str, ...]], samples: bool) -> Audit:
+    """Audit figures that were measured at these commits, by this checkout's history. sources: parts of the code that
+    took part -> their paths."""
+    commits = {name: state(name) for name in names}
+    known = [name.removesuffix(DIRTY) for name, own in commits.items() if own != "gone"]
+    changed = [part for part, paths in sources.items() if any(_differs(name, paths) for name in known)]
     return Audit(samples, commits, tuple(changed))
 
 
-def _state(name: str) -> State:
+def state(name: str) -> State:
+    """Return the state of a commit, of which `-dirty` follows the name where files differed from it."""
     commit = name.removesuffix(DIRTY)
     if not provenance.git("merge-base", "--is-ancestor", commit, "HEAD"):
         return "gone"

@@ -5,8 +5,8 @@ cores.
 200 and 1000 active flows share the uplink unevenly, and what they offer swings around what it carries, so that every
 term is at work: counters are read, feedback is computed, entries are written. CPU is that of the whole controller, and
 stays what it is on a machine that is busy with other things; the time of a tick does not. With `--beside DIR` the
-controller of another checkout is measured in the same run, in turn. The results are merged into
-out/bench/summary.json.
+controller of another checkout is measured in the same run, in turn. Rows and samples are kept in
+out/bench/controller.json.
 """
 
 import contextlib
@@ -16,14 +16,16 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from accesspoint.checks.bench.report import Row, merge, run, show
+from accesspoint.checks.bench import summary
+from accesspoint.checks.bench.report import Row, run, show
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.switches import (
     ROOT,
     SERVER,
@@ -125,8 +127,9 @@ def sending(made: SwitchLab, flows: int) -> Iterator[None]:
         sender.wait()
 
 
-def measure(setting: Setting, directory: Path, root: Path) -> dict[str, float]:
-    """Let the controller of a checkout run; returns the results by name."""
+def ticks(setting: Setting, directory: Path, root: Path) -> dict[str, Any]:
+    """Let the controller of a checkout run; return its counters at the start and at the end, percentiles of its ticks,
+    CPU time of its processes and of the switch, s, and how late timers of this machine were meanwhile, ms."""
     with lab("apswitch", directory) as made:
         made.start_switch(LINK)
         controller = made.controller(ports=PORTS, root=root)
@@ -137,35 +140,51 @@ def measure(setting: Setting, directory: Path, root: Path) -> dict[str, float]:
             own, switch = controller.process.pid, made.switch.pid
             before, start = controller.get()["loop"], time.monotonic()
             used = {process: cpu_seconds(process) for process in (own, *children(own), switch)}
-            lateness = late_timers(SECONDS)
+            late = late_timers(SECONDS)
             elapsed = time.monotonic() - start
-            cores = {process: (cpu_seconds(process) - seconds) / elapsed for process, seconds in used.items()}
+            cpu = {process: cpu_seconds(process) - seconds for process, seconds in used.items()}
             after = controller.get()["loop"]
             active = sum(port["flows_active"] for port in controller.get("ports"))
     if active < setting.flows * 0.9:
         raise SystemExit(f"error: only {active} flows were active: the machine is too busy to send them")
-    grown = {count: after[count] - before[count] for count in ("ticks", "missed", "late")}
-    of_switch = cores.pop(switch)
     return {
-        "cores": sum(cores.values()),
-        "p50_ms": after["tick_ms_p50"],
-        "p99_ms": after["tick_ms_p99"],
-        "missed": grown["missed"] / (grown["ticks"] + grown["missed"]),
-        "late": grown["late"] / grown["ticks"],
-        "us": sum(cores.values()) * elapsed / grown["ticks"] * 1e6,
-        "switch_cores": of_switch,
-        "timer_late_ms_p99": lateness,
+        "seconds": elapsed,
+        "switch_cpu_s": cpu.pop(switch),
+        "cpu_s": list(cpu.values()),
+        **{count: after[count] - before[count] for count in ("ticks", "missed", "late")},
+        **{name: after[name] for name in ("tick_ms_p50", "tick_ms_p99")},
+        "timer_late_ms": late,
     }
 
 
-def late_timers(seconds: float) -> float:
-    """Let time pass; returns by how many ms this machine wakes a sleeping process too late, 99th percentile."""
+def results(sample: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values of the rows by the ends of their names."""
+    cpu, due = sum(sample["cpu_s"]), sample["ticks"] + sample["missed"]
+    return {
+        "cores": cpu / sample["seconds"],
+        "p50_ms": sample["tick_ms_p50"],
+        "p99_ms": sample["tick_ms_p99"],
+        "missed": sample["missed"] / due,
+        "late": sample["late"] / sample["ticks"],
+        "us": cpu / sample["ticks"] * 1e6,
+        "switch_cores": sample["switch_cpu_s"] / sample["seconds"],
+        "timer_late_ms_p99": p99(sample["timer_late_ms"]),
+    }
+
+
+def p99(values: list[float]) -> float:
+    """Return the 99th percentile: a value that is there."""
+    return sorted(values)[int(0.99 * len(values))]
+
+
+def late_timers(seconds: float) -> list[float]:
+    """Let time pass; return by how many ms this machine woke a sleeping process too late, each time."""
     late = []
     finish = time.monotonic() + seconds
     while (now := time.monotonic()) < finish:
         time.sleep(0.01)
-        late.append(time.monotonic() - now - 0.01)
-    return sorted(late)[int(0.99 * len(late))] * 1000
+        late.append(round((time.monotonic() - now - 0.01) * 1000, 3))
+    return late
 
 
 def wait_until_learned(controller: Controller, flows: int) -> None:
@@ -211,9 +230,58 @@ TEXTS = {
 TEXT_FAILOVER = "from the primary's kill -9 to its backup's first tick, 1000 active flows, seconds"
 
 
+OWN, BESIDE = "own", "beside"
+PREFIXES = {OWN: "", BESIDE: "beside_"}
+"""The controller of this checkout, and that of another -> what the names of its rows begin with."""
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows. raw: settings, and the failover, by name -> `ticks`, or seconds, by controller."""
+    found = []
+    left_out: dict[str, list[float]] = {place: [] for place in PREFIXES}
+    for setting in SETTINGS:
+        for place, sample in raw.get(setting.name, {}).items():
+            values = results(sample)
+            left_out[place].append(values["missed"])
+            goals = setting.goals if place == OWN else {}
+            found += [
+                Row(f"{PREFIXES[place]}{setting.name}_{name}", TEXTS[name], value, goals.get(name), at_least=False)
+                for name, value in values.items()
+            ]
+    for place, parts in left_out.items():
+        if parts:
+            goal = 0.001 if place == OWN else None
+            found.append(Row(f"{PREFIXES[place]}{MISSED}", TEXTS["missed"], max(parts), goal, at_least=False))
+    for place, took in raw.get(FAILOVER, {}).items():
+        goal = FAILOVER_GOAL if place == OWN else None
+        found.append(Row(f"{PREFIXES[place]}{FAILOVER}", TEXT_FAILOVER, took, goal, at_least=False))
+    return found
+
+
+def measure(roots: Mapping[str, Path], only: str | None = None) -> Raw:
+    """Measure controllers of these checkouts, in turn; show their rows as they come. Return the samples of `rows`."""
+    raw: dict[str, dict[str, Any]] = {}
+    for setting in (setting for setting in SETTINGS if only in (None, setting.name)):
+        for place, root in roots.items():
+            with tempfile.TemporaryDirectory() as directory:
+                sample = ticks(setting, Path(directory), root)
+            raw.setdefault(setting.name, {})[place] = sample
+            show(f"One access point, {setting.flows} active flows, {root}", rows({setting.name: {place: sample}})[:-1])
+            if p99(sample["timer_late_ms"]) > BUSY_MS:
+                print("caution: timers were late: the machine is too busy for all but the figures of CPU to count")
+    for place, root in roots.items() if only in (None, FAILOVER) else ():
+        with tempfile.TemporaryDirectory() as directory:
+            took = failover(Path(directory), root)
+        raw.setdefault(FAILOVER, {})[place] = took
+        show(f"Failover, {root}", rows({FAILOVER: {place: took}}))
+    return raw
+
+
 def main(
-    out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
-    only: Annotated[str | None, typer.Option(help="agent_200, agent_1000 or failover_seconds alone.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder whose controller.json gets rows and samples.")] = Path("out/bench"),
+    only: Annotated[
+        str | None, typer.Option(help="agent_200, agent_1000 or failover_seconds alone, which are not kept.")
+    ] = None,
     beside: Annotated[Path | None, typer.Option(help="Another checkout, whose controller is measured in turn.")] = None,
     sender: Annotated[str | None, typer.Option(SENDER, hidden=True)] = None,
     flows: Annotated[int, typer.Option(hidden=True)] = 0,
@@ -223,35 +291,10 @@ def main(
         send(flows, sender)
     if reason := missing("apswitch"):
         raise LabError(reason)
-    roots = {"": ROOT} | ({"beside_": beside.resolve()} if beside else {})
-    left_out: dict[str, list[float]] = {prefix: [] for prefix in roots}
-    for setting in SETTINGS:
-        for prefix, root in roots.items():
-            if only not in (None, setting.name):
-                continue
-            with tempfile.TemporaryDirectory() as directory:
-                results = measure(setting, Path(directory), root)
-            left_out[prefix].append(results["missed"])
-            goals = {} if prefix else setting.goals
-            rows = [
-                Row(f"{prefix}{setting.name}_{name}", TEXTS[name], value, goals.get(name), at_least=False)
-                for name, value in results.items()
-            ]
-            show(f"One access point, {setting.flows} active flows, {root}", rows)
-            if results["timer_late_ms_p99"] > BUSY_MS:
-                print("caution: timers were late: the machine is too busy for all but the figures of CPU to count")
-            merge(out, rows)
-    for prefix, found in left_out.items():
-        if found:
-            goal = None if prefix else 0.001
-            merge(out, [Row(f"{prefix}{MISSED}", TEXTS["missed"], max(found), goal, at_least=False)])
-    if only in (None, FAILOVER):
-        for prefix, root in roots.items():
-            with tempfile.TemporaryDirectory() as directory:
-                took = failover(Path(directory), root)
-            row = Row(f"{prefix}{FAILOVER}", TEXT_FAILOVER, took, None if prefix else FAILOVER_GOAL, at_least=False)
-            show(f"Failover, {root}", [row])
-            merge(out, [row])
+    begun = summary.begin(out / "controller.json", beside is not None)
+    raw = measure({OWN: ROOT} | ({BESIDE: beside.resolve()} if beside else {}), only)
+    if only is None:
+        summary.keep(out / "controller.json", "agent", summary.find("controller", "agent"), raw, begun)
 
 
 if __name__ == "__main__":

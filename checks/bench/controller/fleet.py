@@ -2,8 +2,8 @@
 """`python -m accesspoint.checks.bench.controller.fleet`: one replica of the service with a thousand agents.
 
 What the agents say once a second, and their history every ten, is said by one process over a real engine, as each of
-them would; switches there are none. Meanwhile somebody asks REST, and a page is open. The results are merged into
-out/bench/summary.json.
+them would; switches there are none. Meanwhile somebody asks REST, and a page is open. Rows and samples are kept in
+out/bench/controller.json.
 
 Apart from that: two agents of one switch with a thousand active flows, one of which is killed.
 """
@@ -18,14 +18,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import typer
 
-from accesspoint.checks.bench.controller.agent import CAPACITY_BPS, SETTINGS
+from accesspoint.checks.bench import summary
+from accesspoint.checks.bench.controller.agent import CAPACITY_BPS, SETTINGS, p99
 from accesspoint.checks.bench.controller.agent import SETTLE_SECONDS as FLOWS_SETTLE_SECONDS
-from accesspoint.checks.bench.report import Row, merge, run, show
+from accesspoint.checks.bench.report import Row, run, show
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.switches import SERVER, STATION, udp
 from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.config import AccessPointConfig, Ncr
@@ -143,7 +145,7 @@ def cpu_and_memory(process: int) -> tuple[float, float]:
 
 
 async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
-    """Ask REST at the rate, with a page open; returns how long answers took, and those of /metrics."""
+    """Ask REST at the rate, with a page open; return how long answers took, ms, and those of /metrics, s."""
     took: list[float] = []
     metrics: list[float] = []
     headers = {"authorization": f"Bearer {token}"}
@@ -167,7 +169,7 @@ async def ask(url: str, token: str) -> tuple[list[float], list[float]]:
 
         async def one(path: str, due: float) -> None:
             await get(f"/api/v1/access-points{path}")
-            took.append(time.monotonic() - due)
+            took.append(round((time.monotonic() - due) * 1000, 3))
 
         open_page = asyncio.create_task(page())
         start, number = time.monotonic(), 0
@@ -234,8 +236,8 @@ def first(error: BaseException) -> LabError:
     return LabError(" ".join(str(error).split()) or type(error).__name__)
 
 
-def measure(directory: Path) -> dict[str, float]:
-    """All of it."""
+def load(directory: Path) -> dict[str, Any]:
+    """Measure a replica: agents that it shows, answers, ms and s, memory, MB, CPU, s, and how long that took."""
     with replica(directory) as fleet:
         server = f"tls://127.0.0.1:{fleet.engine_port}"
         words = [
@@ -260,10 +262,11 @@ def measure(directory: Path) -> dict[str, float]:
         shown = ready(fleet)
     return {
         "seen": shown,
-        "api_ms_p99": sorted(took)[int(0.99 * len(took))] * 1000,
-        "mb": memory,
-        "metrics_seconds": max(metrics),
-        "cores": (cpu - before) / elapsed,
+        "answers_ms": took,
+        "metrics_s": metrics,
+        "memory_mb": memory,
+        "cpu_s": cpu - before,
+        "seconds": elapsed,
     }
 
 
@@ -335,9 +338,43 @@ def last_line(part: Part) -> str:
     return part.log.read_text(errors="replace").strip().rpartition("\n")[2]
 
 
+def rows(raw: Raw) -> list[Row]:
+    """Make rows. raw: the samples of `load` and the seconds of `failover`, by the names of their rows."""
+    found = []
+    if sample := raw.get(REPLICA):
+        values = {
+            "seen": sample["seen"],
+            "api_ms_p99": p99(sample["answers_ms"]),
+            "mb": sample["memory_mb"],
+            "metrics_seconds": max(sample["metrics_s"]),
+            "cores": sample["cpu_s"] / sample["seconds"],
+        }
+        for name, value in values.items():
+            rounds = tuple(sample["metrics_s"]) if name == "metrics_seconds" else ()
+            goal = AGENTS if name == "seen" else GOALS[name]
+            found.append(Row(f"{REPLICA}_{name}", TEXTS[name], value, goal, name == "seen", rounds))
+    if FAILOVER in raw:
+        found.append(Row(FAILOVER, TEXT_FAILOVER, raw[FAILOVER], FAILOVER_GOAL, at_least=False))
+    return found
+
+
+def measure(only: str | None = None) -> Raw:
+    """Measure a replica and a failover; show their rows as they come. Return the samples of `rows`."""
+    raw: dict[str, Any] = {}
+    for name, title, sample in (
+        (REPLICA, f"A replica with {AGENTS} agents", load),
+        (FAILOVER, "Failover of an agent", failover),
+    ):
+        if only in (None, name):
+            with place() as directory:
+                raw[name] = sample(directory)
+            show(title, rows({name: raw[name]}))
+    return raw
+
+
 def main(
-    out: Annotated[Path, typer.Option(help="Folder whose summary.json gets the ratios.")] = Path("out/bench"),
-    only: Annotated[str | None, typer.Option(help=f"{REPLICA} or {FAILOVER} alone.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder whose controller.json gets rows and samples.")] = Path("out/bench"),
+    only: Annotated[str | None, typer.Option(help=f"{REPLICA} or {FAILOVER} alone, which are not kept.")] = None,
     sender: Annotated[str | None, typer.Option(SENDER, hidden=True)] = None,
     keys: Annotated[Path, typer.Option(hidden=True)] = Path(),
 ) -> None:
@@ -346,24 +383,12 @@ def main(
         send(keys, sender)
     if engine() is None:
         raise LabError("nats-server is missing: tools/install.sh fleet")
-    if only in (None, REPLICA):
-        with place() as directory:
-            results = measure(directory)
-        rows = [
-            Row(f"{REPLICA}_{name}", TEXTS[name], value, GOALS.get(name), at_least=False)
-            for name, value in results.items()
-        ]
-        rows[0] = Row(rows[0].name, rows[0].text, rows[0].value, AGENTS, at_least=True)
-        show(f"A replica with {AGENTS} agents", rows)
-        merge(out, rows)
-    if only in (None, FAILOVER):
-        if reason := missing():
-            raise LabError(reason)
-        with place() as directory:
-            took = failover(directory)
-        row = Row(FAILOVER, TEXT_FAILOVER, took, FAILOVER_GOAL, at_least=False)
-        show("Failover of an agent", [row])
-        merge(out, [row])
+    if only != REPLICA and (reason := missing()):
+        raise LabError(reason)
+    begun = summary.begin(out / "controller.json")
+    raw = measure(only)
+    if only is None:
+        summary.keep(out / "controller.json", "fleet", summary.find("controller", "fleet"), raw, begun)
 
 
 if __name__ == "__main__":

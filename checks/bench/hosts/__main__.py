@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m accesspoint.checks.bench.hosts [NAME ...]`: measure what the hosts' transports cost and reach, into
-tables and out/bench/.
+tables and out/bench/hosts.json.
 
-Every NAME is a module of this package with `measure(step: Step) -> Measured`.
+Every NAME is a module of this package with `measure(step: Step) -> Raw` and `rows(raw: Raw) -> list[Row]`.
 """
 
 import argparse
-import importlib
-import json
 import os
-import platform
-import time
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from accesspoint.checks.bench.report import Measured, Step, merge, run, show
+from accesspoint.checks.bench import summary
+from accesspoint.checks.bench.report import Step, run, show
 from accesspoint.topologies.requirements import ROOT, LabError
 
 
@@ -35,7 +32,7 @@ def main() -> None:
         prog="python -m accesspoint.checks.bench.hosts", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("name", nargs="*", help=f"what to measure, all by default: {', '.join(names())}")
-    parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for hosts-NAME.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "out/bench", help="folder for hosts.json")
     options = parser.parse_args()
     if unknown := set(options.name) - set(names()):
         raise LabError(f"nothing measures {', '.join(sorted(unknown))}; there are: {', '.join(names())}")
@@ -43,25 +40,15 @@ def main() -> None:
         raise LabError("making network namespaces needs root; run as root")
     if not (ROOT / "target/release/hosts").exists():
         raise LabError("target/release/hosts is missing; build it with: make hosts")
+    file: Path = options.out / "hosts.json"
     for name in options.name or names():
-        started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        begun = summary.begin(file)
+        part: Any = summary.find("hosts", name)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, transient=True) as progress:
-            measured: Measured = importlib.import_module(f"accesspoint.checks.bench.hosts.{name}").measure(
-                _stepper(progress, name)
-            )
-        show(f"hosts {name}", measured.rows)
-        summary = {
-            "started": started,
-            "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
-            "rows": [asdict(row) | {"met": row.met} for row in measured.rows],
-            "raw": measured.raw,
-        }
-        options.out.mkdir(parents=True, exist_ok=True)
-        written = options.out / f"hosts-{name}.json"
-        written.write_text(json.dumps(summary, indent=2) + "\n")
-        merge(options.out, measured.rows)
-        print(f"written: {written}, and its rows into {options.out / 'summary.json'}")
+            raw = part.measure(_stepper(progress, name))
+        show(f"hosts {name}", summary.keep(file, name, part, raw, begun))
+        print(f"written: {file}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.files import Transfer, make_file
 from accesspoint.topologies.links.paths import PathLink, Paths
 from accesspoint.topologies.requirements import ROOT, LabError
@@ -128,10 +129,10 @@ def unshaped(arms: Mapping[str, Arm], octets: int, rounds: int, step: Step) -> d
     return rates
 
 
-def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMITED, rounds: int = ROUNDS) -> Measured:
-    """Shares of the ceiling of each kind of links and size of file, and the speed without a limit. Raises LabError."""
-    results: dict[str, dict[str, list[float]]] = {}
-    rows = []
+def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMITED, rounds: int = ROUNDS) -> Raw:
+    """Return shares of the ceiling of each kind of links and size of file, and Gbit/s without a limit, by arm. Raises
+    LabError."""
+    shares: dict[str, dict[str, list[float]]] = {}
     for octets in sizes:
         for turn in range(rounds):
             step(f"round {turn + 1} of {rounds} with {octets / 1e6:g} MB")
@@ -142,20 +143,27 @@ def measure(step: Step, sizes: tuple[int, ...] = SIZES, unlimited: int = UNLIMIT
                     for name, arm in ARMS.items()
                 }
                 for (scenario, name), share in running.items():
-                    of = results.setdefault(f"{scenario.name}_{octets // 10**6}mb", {})
+                    of = shares.setdefault(f"{scenario.name}_{octets // 10**6}mb", {})
                     of.setdefault(name, []).append(share.result())
-        for scenario in SCENARIOS:
-            key = f"{scenario.name}_{octets // 10**6}mb"
-            median = {name: statistics.median(shares) for name, shares in results[key].items()}
-            papers = f"paper's scheduler {median['paper']:.1%}, with its estimator {median['paper_rtt']:.1%}"
-            peers = f"{papers}, MPTCP {median['mptcp']:.1%}"
-            text = f"of {scenario.ceiling():.0f} kbit/s, {scenario.text}; {peers}"
-            rows.append(Row(key, text, median["earliest"], GOAL))
     rates = unshaped({"tcp": stream, **ARMS}, unlimited, rounds, step)
-    gbit = {name: statistics.median(values) for name, values in rates.items()}
-    peers = f"paper's scheduler {gbit['paper']:.2f}, MPTCP {gbit['mptcp']:.2f}, TCP on one {gbit['tcp']:.2f}"
-    text = f"Gbit/s of a file over two bare veths; {peers}"
-    rows.append(Row("unshaped", text, gbit["earliest"], 1.0))
     with Paths() as paths:
         congestion = paths.host("a").run("sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
-    return Measured(rows, {"congestion_control": congestion, "share_of_ceiling": results, "unshaped_gbit": rates})
+    return {"congestion_control": congestion, "share_of_ceiling": shares, "unshaped_gbit": rates}
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows of medians."""
+    scenarios = {scenario.name: scenario for scenario in SCENARIOS}
+    found = []
+    for key, shares in raw["share_of_ceiling"].items():
+        scenario = scenarios[key.rpartition("_")[0]]
+        median = {name: statistics.median(values) for name, values in shares.items()}
+        papers = f"paper's scheduler {median['paper']:.1%}, with its estimator {median['paper_rtt']:.1%}"
+        peers = f"{papers}, MPTCP {median['mptcp']:.1%}"
+        text = f"of {scenario.ceiling():.0f} kbit/s, {scenario.text}; {peers}"
+        found.append(Row(key, text, median["earliest"], GOAL, rounds=tuple(shares["earliest"])))
+    gbit = {name: statistics.median(values) for name, values in raw["unshaped_gbit"].items()}
+    peers = f"paper's scheduler {gbit['paper']:.2f}, MPTCP {gbit['mptcp']:.2f}, TCP on one {gbit['tcp']:.2f}"
+    text = f"Gbit/s of a file over two bare veths; {peers}"
+    rounds = tuple(raw["unshaped_gbit"]["earliest"])
+    return [*found, Row("unshaped", text, gbit["earliest"], 1.0, rounds=rounds)]

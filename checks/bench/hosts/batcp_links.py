@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.bench.hosts.batcp import IPPROTO_MPTCP, stream
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.batcp import Daemon
 from accesspoint.checks.harness.hosts.proxies import KEY, SINK, WRITER, Scene
 from accesspoint.topologies.links.paths import PathLink, Paths
@@ -153,10 +154,9 @@ def after_fault(models: tuple[Model, ...], fault: Callable[[PathLink], None] | N
     return mbit, deaths
 
 
-def measure(step: Step, rounds: int = ROUNDS) -> Measured:
-    """Ratios to MPTCP of pairs of links, and of faults to the other link alone. Raises LabError."""
+def measure(step: Step, rounds: int = ROUNDS) -> Raw:
+    """Return Mbit/s of BATCP and MPTCP by pair of links, and with each fault, alone and of both. Raises LabError."""
     rates: dict[str, dict[str, list[float]]] = {}
-    rows = []
     for pair in PAIRS:
         octets = int(pair.mbit * 1e6 / 8 * SECONDS)
         arms = rates.setdefault(pair.name, {"batcp": [], "mptcp": []})
@@ -164,20 +164,35 @@ def measure(step: Step, rounds: int = ROUNDS) -> Measured:
             step(f"{pair.text}, round {turn + 1} of {rounds}")
             arms["batcp"].append(proxied(pair.models, octets) * 1e-3)
             arms["mptcp"].append(mptcp(pair.models, octets) * 1e-3)
-        ratios = [one / other for one, other in zip(arms["batcp"], arms["mptcp"], strict=True)]
-        both = f"{statistics.median(arms['batcp']):.1f} of {statistics.median(arms['mptcp']):.1f} Mbit/s"
-        text = f"sealed proxies of kernel MPTCP, {pair.text}: {both}; {min(ratios):.2f} to {max(ratios):.2f}"
-        rows.append(Row(pair.name, text, statistics.median(ratios), pair.goal))
     for name, what, first, fault, may_die in FAULTS:
-        found: list[float] = []
+        arms = rates.setdefault(name, {"both": [], "alone": []})
         for turn in range(rounds):
             step(f"{what}, round {turn + 1} of {rounds}")
             alone, _ = after_fault((GOOD,), None)
             mbit, deaths = after_fault((first, GOOD), fault)
             if deaths and not may_die:
                 raise LabError(f"{what}: {deaths} subflows died of it")
-            found.append(mbit / alone)
-            rates.setdefault(f"fault_{name}", {"ratio": []})["ratio"].append(mbit / alone)
-        text = f"one of two links: {what}; of the other alone; {min(found):.2f} to {max(found):.2f}"
-        rows.append(Row(f"batcp_fault_{name}", text, statistics.median(found), 0.9))
-    return Measured(rows, {"mbit": rates})
+            arms["both"].append(mbit)
+            arms["alone"].append(alone)
+    return {"mbit": rates}
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: medians of the ratios within a round, to MPTCP, and to the other link alone."""
+
+    def ratios(name: str, own: str, other: str) -> tuple[float, ...]:
+        rates = raw["mbit"][name]
+        return tuple(one / of for one, of in zip(rates[own], rates[other], strict=True))
+
+    found = []
+    for pair in PAIRS:
+        rounds = ratios(pair.name, "batcp", "mptcp")
+        ours, theirs = (statistics.median(raw["mbit"][pair.name][name]) for name in ("batcp", "mptcp"))
+        both = f"{ours:.1f} of {theirs:.1f} Mbit/s"
+        text = f"sealed proxies of kernel MPTCP, {pair.text}: {both}; {min(rounds):.2f} to {max(rounds):.2f}"
+        found.append(Row(pair.name, text, statistics.median(rounds), pair.goal, rounds=rounds))
+    for name, what, *_ in FAULTS:
+        rounds = ratios(name, "both", "alone")
+        text = f"one of two links: {what}; of the other alone; {min(rounds):.2f} to {max(rounds):.2f}"
+        found.append(Row(f"batcp_fault_{name}", text, statistics.median(rounds), 0.9, rounds=rounds))
+    return found

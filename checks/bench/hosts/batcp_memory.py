@@ -13,7 +13,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 from accesspoint.checks.bench.hosts.batcp import IPPROTO_MPTCP, PORT, Arm, stream, unshaped
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.files import HOSTS
 from accesspoint.topologies.links.paths import PathLink
 
@@ -70,19 +71,18 @@ GOALS = (
 )
 
 
-def measure(step: Step, octets: int = OCTETS, rounds: int = ROUNDS) -> Measured:
-    """Ratios of what BATCP reaches to what the kernel does. Raises LabError."""
-    gbit = unshaped(ARMS, octets, rounds, step)
-    rows = []
+def measure(step: Step, octets: int = OCTETS, rounds: int = ROUNDS) -> Raw:
+    """Return Gbit/s of each arm. Raises LabError."""
+    return {"gbit": unshaped(ARMS, octets, rounds, step)}
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: medians of the ratios within a round."""
+    gbit = raw["gbit"]
+    found = []
     for name, ours, theirs, text, goal in GOALS:
-        ratios = [one / other for one, other in zip(gbit[ours], gbit[theirs], strict=True)]
+        ratios = tuple(one / other for one, other in zip(gbit[ours], gbit[theirs], strict=True))
         both = f"{statistics.median(gbit[ours]):.2f} of {statistics.median(gbit[theirs]):.2f} Gbit/s"
-        rows.append(
-            Row(
-                name,
-                f"{text}, {both}, medians; {min(ratios):.2f} to {max(ratios):.2f}",
-                statistics.median(ratios),
-                goal,
-            )
-        )
-    return Measured(rows, {"gbit": gbit})
+        what = f"{text}, {both}, medians; {min(ratios):.2f} to {max(ratios):.2f}"
+        found.append(Row(name, what, statistics.median(ratios), goal, rounds=ratios))
+    return found

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from accesspoint.checks.bench.hosts.batcp_proxy import proxies, ready
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.batcp import python
 from accesspoint.topologies.links.paths import PathHost, Paths
 
@@ -63,13 +64,14 @@ print(json.dumps([firsts, time.monotonic() - began]))
 
 
 def page(host: PathHost, *words: str) -> tuple[list[float], float]:
+    """Load a page; return the seconds to each object's first byte, and those of all. Raises LabError."""
     firsts, whole = json.loads(host.run(sys.executable, "-c", CLIENT, *words))
     return firsts, whole
 
 
-def measure(step: Step, rounds: int = ROUNDS) -> Measured:
-    first, median, whole = [], [], []
-    raw: dict[str, list[object]] = {"plain": [], "proxied": []}
+def measure(step: Step, rounds: int = ROUNDS) -> Raw:
+    """Return what `page` returned of both, round by round. Raises LabError."""
+    raw: dict[str, list[tuple[list[float], float]]] = {"plain": [], "proxied": []}
     with Paths() as paths, tempfile.TemporaryDirectory() as directory:
         a, b, c = (paths.host(name) for name in "abc")
         links = [paths.link(a, b, **LTE) for _ in range(2)]
@@ -82,16 +84,21 @@ def measure(step: Step, rounds: int = ROUNDS) -> Measured:
         for number in range(1, rounds + 1):
             step(f"round {number} of {rounds}")
             time.sleep(WARM)
-            plain, proxied = page(a, behind.b_ip), page(a, behind.b_ip, "1080")
-            raw["plain"].append(plain)
-            raw["proxied"].append(proxied)
-            first.append(proxied[0][0] / plain[0][0])
-            median.append(statistics.median(proxied[0]) / statistics.median(plain[0]))
-            whole.append(proxied[1] / plain[1])
+            raw["plain"].append(page(a, behind.b_ip))
+            raw["proxied"].append(page(a, behind.b_ip, "1080"))
+    return raw
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: medians of the ratios within a round."""
+    pairs = list(zip(raw["proxied"], raw["plain"], strict=True))
+    first = tuple(proxied[0][0] / plain[0][0] for proxied, plain in pairs)
+    firsts = tuple(statistics.median(proxied[0]) / statistics.median(plain[0]) for proxied, plain in pairs)
+    whole = tuple(proxied[1] / plain[1] for proxied, plain in pairs)
     text = f"a page of {OBJECTS} objects over the proxies, of plain TCP's"
-    rows = [
-        Row("batcp_page_first_byte", f"first byte of {text}", statistics.median(first), GOAL, at_least=False),
-        Row("batcp_page_first_bytes", f"median first byte of {text}", statistics.median(median), GOAL, at_least=False),
-        Row("batcp_page_whole", f"time for {text}", statistics.median(whole)),
+    median = statistics.median
+    return [
+        Row("batcp_page_first_byte", f"first byte of {text}", median(first), GOAL, False, first),
+        Row("batcp_page_first_bytes", f"median first byte of {text}", median(firsts), GOAL, False, firsts),
+        Row("batcp_page_whole", f"time for {text}", median(whole), rounds=whole),
     ]
-    return Measured(rows, dict(raw))

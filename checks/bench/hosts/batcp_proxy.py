@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.batcp import Daemon, python
 from accesspoint.topologies.links.paths import PathHost, PathLink, Paths
 from accesspoint.topologies.requirements import LabError
@@ -75,7 +76,8 @@ def proxies(a: PathHost, b: PathHost, links: list[PathLink], directory: Path) ->
     return [*hops, "--key-file", key]
 
 
-def measure(step: Step) -> Measured:
+def measure(step: Step) -> Raw:
+    """Return bit/s, direct and through both kinds of proxies, round by round. Raises LabError."""
     reached: dict[str, list[float]] = {"direct": [], "socks": [], "caught": []}
     with Paths() as paths, tempfile.TemporaryDirectory() as directory:
         a, b = paths.host("a"), paths.host("b")
@@ -92,17 +94,21 @@ def measure(step: Step) -> Measured:
             local = Daemon(a, "proxy", "local", *way, "--private", ready="catching")
             reached["caught"].append(rate(a, address, str(BYTES)))
             local.kill()
-    ratios = {
-        name: statistics.median(one / direct for one, direct in zip(reached[name], reached["direct"], strict=True))
-        for name in ("socks", "caught")
-    }
-    rows = [
-        Row("direct_gbit", "Gbit/s, direct TCP over one link", statistics.median(reached["direct"]) / 1e9),
-        Row(
-            "socks_gbit", "Gbit/s, SOCKS5 and remote proxy over two links", statistics.median(reached["socks"]) / 1e9, 1
-        ),
-        Row("caught_gbit", "Gbit/s, transparent pair over two links", statistics.median(reached["caught"]) / 1e9, 1),
-        Row("socks_of_direct", "SOCKS5 pair, part of direct TCP (median of rounds)", ratios["socks"]),
-        Row("caught_of_direct", "transparent pair, part of direct TCP (median of rounds)", ratios["caught"]),
-    ]
-    return Measured(rows, dict(reached))
+    return reached
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows of medians; ratios are those within a round."""
+    found = []
+    for name, text, goal in (
+        ("direct", "Gbit/s, direct TCP over one link", None),
+        ("socks", "Gbit/s, SOCKS5 and remote proxy over two links", 1),
+        ("caught", "Gbit/s, transparent pair over two links", 1),
+    ):
+        gbit = tuple(rate / 1e9 for rate in raw[name])
+        found.append(Row(f"{name}_gbit", text, statistics.median(gbit), goal, rounds=gbit))
+    for name, text in (("socks", "SOCKS5 pair"), ("caught", "transparent pair")):
+        parts = tuple(one / direct for one, direct in zip(raw[name], raw["direct"], strict=True))
+        what = f"{text}, part of direct TCP (median of rounds)"
+        found.append(Row(f"{name}_of_direct", what, statistics.median(parts), rounds=parts))
+    return found

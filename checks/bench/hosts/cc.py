@@ -12,10 +12,12 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step, of_medians
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
 from accesspoint.topologies.links.paths import PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
@@ -66,7 +68,8 @@ def flow(link: PathLink, control: str, port: int) -> tuple[float, float]:
     return cost / (received["bytes"] * 1e-9), received["bytes"] * 8e-9 / SECONDS
 
 
-def measure(step: Step) -> Measured:
+def measure(step: Step) -> Raw:
+    """Return rounds of each arm, and rate and RTT of those controls that another kernel has too. Raises LabError."""
     arms = {name: Arm() for name in [PEER, *CONTROLS, NARROW]}
     with contextlib.ExitStack() as stack:
         paths = stack.enter_context(Paths())
@@ -85,37 +88,35 @@ def measure(step: Step) -> Measured:
                     hosts("cc", "set", "vegas", *CONTROLS["vegas"])
                 arm.costs.append(cost)
                 arm.rates.append(rate)
-    peer = statistics.median(arms[PEER].costs)
-    found = [
-        Row(
-            f"{name}_cost_of_{PEER}",
-            f"processor time per byte, of {PEER}'s, at "
-            f"{statistics.median(arm.rates):.1f} and {statistics.median(arms[PEER].rates):.1f} Gbit/s",
-            statistics.median(arm.costs) / peer,
-            None if name == NARROW else GOAL,
-            at_least=False,
-        )
-        for name, arm in arms.items()
-        if name != PEER
-    ]
-    raw: dict[str, object] = {name: {"s_per_gb": arm.costs, "gbit": arm.rates} for name, arm in arms.items()}
+    raw: dict[str, Any] = {"arms": {name: asdict(arm) for name, arm in arms.items()}, "kernels_own": {}}
     if lacks := uml_lacks():
         step(lacks)
     else:
         step("next to the kernel's own under user-mode-linux")
-        agreed, compared = agreement()
-        found += agreed
-        raw["kernels_own"] = compared
-    return Measured(found, raw)
+        raw["kernels_own"] = {name: {"bpf": bpf, "own": own} for name, (bpf, own) in compare_kernels().items()}
+    return raw
 
 
-def agreement() -> tuple[list[Row], dict[str, object]]:
-    """Rate and RTT of the controls that the kernel has too, compared with its own: 1 is equal."""
-    compared = compare_kernels()
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: quotients of medians, and of what both kernels reach: 1 is equal."""
+    arms = {name: Arm(**arm) for name, arm in raw["arms"].items()}
+    peer = arms.pop(PEER)
+    found = [
+        of_medians(
+            f"{name}_cost_of_{PEER}",
+            f"processor time per byte, of {PEER}'s, at "
+            f"{statistics.median(arm.rates):.1f} and {statistics.median(peer.rates):.1f} Gbit/s",
+            arm.costs,
+            peer.costs,
+            None if name == NARROW else GOAL,
+            at_least=False,
+        )
+        for name, arm in arms.items()
+    ]
     model = ", ".join(f"{key} {value}" for key, value in UML_LINK.items())
-    found = []
-    for name, (bpf, own) in compared.items():
+    for name, of in raw["kernels_own"].items():
+        bpf, own = of["bpf"], of["own"]
         for key, what in (("mbit", "rate, Mbit/s"), ("rtt_ms", "RTT, ms")):
             text = f"{what}: {bpf[key]:.2f} in BPF, {own[key]:.2f} in another kernel; {model}"
             found.append(Row(f"{name}_{key}_of_kernels_own", text, bpf[key] / own[key]))
-    return found, {name: {"bpf": bpf, "own": own} for name, (bpf, own) in compared.items()}
+    return found

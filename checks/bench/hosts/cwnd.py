@@ -12,7 +12,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step, of_medians
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.cell import Cell, Terminal
 from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.requirements import LabError
@@ -60,7 +61,9 @@ def text(terminal: Terminal) -> float:
     return (spent() - before) / (time.monotonic() - start)
 
 
-def measure(step: Step) -> Measured:
+def measure(step: Step) -> Raw:
+    """Return parts of a core, of the middleware that bounds or only reads, and of text, and how many connections were
+    bounded, round by round. Raises LabError."""
     controlled, bounded, observed, as_text = [], [], [], []
     step("making the cell")
     with Cell(1, rate="20mbit", limit=2000) as cell:
@@ -77,15 +80,27 @@ def measure(step: Step) -> Measured:
             observed.append(middleware(terminal, "--observe")[0])
             step(f"round {number} of {ROUNDS}: as text")
             as_text.append(text(terminal))
-    median = statistics.median
-    rows = [
-        Row("cwnd_percent", f"of a core, {CONNECTIONS} connections bounded", 100 * median(controlled), 1, False),
-        Row("cwnd_observe_percent", "of a core, the same connections only read", 100 * median(observed), 1, False),
+    return {"controlled": controlled, "bounded": bounded, "observed": observed, "text": as_text}
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows of medians."""
+    found = []
+    for name, key, text in (
+        ("cwnd_percent", "controlled", f"of a core, {CONNECTIONS} connections bounded"),
+        ("cwnd_observe_percent", "observed", "of a core, the same connections only read"),
+    ):
+        percent = tuple(100 * part for part in raw[key])
+        found.append(Row(name, text, statistics.median(percent), 1, False, percent))
+    text = "CPU of reading and bounding, part of reading as text by ss"
+    bounded = tuple(raw["bounded"])
+    return [
+        *found,
+        of_medians("cwnd_of_text", text, raw["controlled"], raw["text"]),
         Row(
-            "cwnd_of_text",
-            "CPU of reading and bounding, part of reading as text by ss",
-            median(controlled) / median(as_text),
+            "cwnd_bounded",
+            "connections bounded at the end of a round (median)",
+            statistics.median(bounded),
+            rounds=bounded,
         ),
-        Row("cwnd_bounded", "connections bounded at the end of a round (median)", median(bounded)),
     ]
-    return Measured(rows, {"controlled": controlled, "bounded": bounded, "observed": observed, "text": as_text})

@@ -11,7 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.cell import HOSTS, Cell
 from accesspoint.topologies.namespaces.namespace import Namespace
 
@@ -40,8 +41,10 @@ def jain(rates: list[float]) -> float:
     return sum(rates) ** 2 / len(rates) / sum(rate**2 for rate in rates)
 
 
-def measure(step: Step) -> Measured:
-    rows, raw = [], {}
+def measure(step: Step) -> Raw:
+    """Return Mbit/s of each terminal, one alone, all without and all with the middleware, and its calibration, by
+    delay. Raises LabError."""
+    raw = {}
     with tempfile.TemporaryDirectory() as folder, Namespace() as here:
         for delay in DELAYS:
             step(f"{delay} ms: one terminal, without")
@@ -54,16 +57,20 @@ def measure(step: Step) -> Measured:
             calibration.write_text(here.run(HOSTS, "cwnd", "calibrate", "--measured", file, "--json"))
             step(f"{delay} ms: {TERMINALS} terminals, with the middleware")
             held = carried(delay, TERMINALS, "--calibration", str(calibration))
-            text = f"{TERMINALS} terminals at {delay} ms with the middleware"
-            without = f"{sum(held):.2f} Mbit/s, of {sum(plain):.2f} without"
-            rows += [
-                Row(f"cwnd_of_plain_{delay}_ms", f"what {text} carry: {without}", sum(held) / sum(plain), 1.0),
-                Row(f"cwnd_jain_{delay}_ms", f"Jain's index of {text}; {jain(plain):.3f} without", jain(held), FAIR),
-            ]
-            raw[f"{delay} ms"] = {
-                "alone": alone,
-                "plain": plain,
-                "held": held,
-                "fit": json.loads(calibration.read_text()),
-            }
-    return Measured(rows, dict(raw))
+            fit = json.loads(calibration.read_text())
+            raw[str(delay)] = {"alone": alone, "plain": plain, "held": held, "fit": fit}
+    return raw
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: the sum over the terminals, and their fairness, at each delay."""
+    found = []
+    for delay, of in raw.items():
+        plain, held = of["plain"], of["held"]
+        text = f"{TERMINALS} terminals at {delay} ms with the middleware"
+        without = f"{sum(held):.2f} Mbit/s, of {sum(plain):.2f} without"
+        found += [
+            Row(f"cwnd_of_plain_{delay}_ms", f"what {text} carry: {without}", sum(held) / sum(plain), 1.0),
+            Row(f"cwnd_jain_{delay}_ms", f"Jain's index of {text}; {jain(plain):.3f} without", jain(held), FAIR),
+        ]
+    return found

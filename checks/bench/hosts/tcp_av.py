@@ -9,13 +9,17 @@ Cells run `AT_ONCE` at a time.
 
 import concurrent.futures
 import itertools
+import math
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accesspoint.checks.bench.report import Measured, Row, Step
-from accesspoint.checks.harness.hosts.cc_lab import Transfer, kernel_name, loaded, mark, rows
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
+from accesspoint.checks.harness.hosts.cc_lab import Transfer, kernel_name, loaded, mark
+from accesspoint.checks.harness.hosts.cc_lab import rows as lines
 from accesspoint.topologies.links.paths import Paths
 
 TARGETS, RIVALS = (6, 10), (4, 9)  # Mbit/s; connections of PEER
@@ -48,56 +52,44 @@ class Cell:
 CELLS = [Cell(*values) for values in itertools.product(TARGETS, RIVALS, BUFFERS, LOSSES, (False, True))]
 
 
-def measure(step: Step) -> Measured:
-    found = rates_of_all(step, 1)
-    default = rates_of_all(step, 0)
-    parts, default_parts = parts_of(found), parts_of(default)
+def measure(step: Step) -> Raw:
+    """Return Mbit/s of each cell before and after the outage, with a ceiling and by default, and the seconds until
+    tcp_av gave way, null where it did not. Raises LabError."""
+    found, default = rates_of_all(step, 1), rates_of_all(step, 0)
     narrow = [Cell(10, rivals, buffer, 0.0, ecn) for rivals in RIVALS for buffer in BUFFERS for ecn in (False, True)]
     with loaded("tcp_av", "target=10000", "ceiling=1"), concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         step(f"giving way on {NARROW} Mbit/s")
         waits = dict(zip(narrow, pool.map(gives_way, narrow), strict=True))
-    worst, slowest = worst_of(parts), max(waits, key=lambda cell: waits[cell])
-    default_worst = worst_of(default_parts)
-    found_rows = [
+    return {
+        "mbit_before_and_after": {cell.text: rates for cell, rates in found.items()},
+        "mbit_by_default": {cell.text: rates for cell, rates in default.items()},
+        "gives_way_s": {cell.text: wait if math.isfinite(wait) else None for cell, wait in waits.items()},
+    }
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows of the worst cells, and of how many keep the goal."""
+    cells = {cell.text: cell for cell in CELLS}
+    parts = parts_of({cells[text]: rates for text, rates in raw["mbit_before_and_after"].items()})
+    default = parts_of({cells[text]: rates for text, rates in raw["mbit_by_default"].items()})
+    waits = {text: math.inf if wait is None else wait for text, wait in raw["gives_way_s"].items()}
+    worst, default_worst, slowest = worst_of(parts), worst_of(default), max(waits, key=lambda text: waits[text])
+    of_default = f"the same with the default ceiling, none: {default_worst.text}"
+    most = max(map(max, parts.values()))
+    slow = f"s from the start until it gives way on {NARROW} Mbit/s, the slowest: {slowest}"
+    return [
         Row(
             "tcp_av_worst_of_target", f"of its target, the worst of {len(parts)}: {worst.text}", min(parts[worst]), GOAL
         ),
         Row("tcp_av_cells_held", f"part of the {len(parts)} that keep {GOAL} of it, outage included", held(parts)),
-        Row(
-            "tcp_av_default_worst_of_target",
-            f"the same with the default ceiling, none: {default_worst.text}",
-            min(default_parts[default_worst]),
-            GOAL,
-        ),
-        Row(
-            "tcp_av_default_cells_held", f"part that keeps {GOAL} of it, with the default ceiling", held(default_parts)
-        ),
-        Row(
-            "tcp_av_most_of_target",
-            "of its target, the most, with a ceiling",
-            max(map(max, parts.values())),
-            1.05,
-            False,
-        ),
-        Row(
-            "tcp_av_gives_way_s",
-            f"s from the start until it gives way on {NARROW} Mbit/s, the slowest: {slowest.text}",
-            waits[slowest],
-            GIVES_WAY,
-            at_least=False,
-        ),
+        Row("tcp_av_default_worst_of_target", of_default, min(default[default_worst]), GOAL),
+        Row("tcp_av_default_cells_held", f"part that keeps {GOAL} of it, with the default ceiling", held(default)),
+        Row("tcp_av_most_of_target", "of its target, the most, with a ceiling", most, 1.05, at_least=False),
+        Row("tcp_av_gives_way_s", slow, waits[slowest], GIVES_WAY, at_least=False),
     ]
-    return Measured(
-        found_rows,
-        {
-            "mbit_before_and_after": {cell.text: rates for cell, rates in found.items()},
-            "mbit_by_default": {cell.text: rates for cell, rates in default.items()},
-            "gives_way_s": {cell.text: wait for cell, wait in waits.items()},
-        },
-    )
 
 
-Rates = dict[Cell, tuple[float, float]]  # Mbit/s before and after the outage
+Rates = dict[Cell, Sequence[float]]  # Mbit/s before and after the outage
 Parts = dict[Cell, list[float]]  # the same, of the target
 
 
@@ -190,7 +182,7 @@ def gives_way(cell: Cell) -> float:
         started = time.monotonic()
         waited = float("inf")
         while time.monotonic() < started + PATIENCE:
-            found = [row for row in rows("status", host=running.host) if row["tcp_state"] == "established"]
+            found = [row for row in lines("status", host=running.host) if row["tcp_state"] == "established"]
             if found and found[0]["detail"]["gave_way"]:
                 waited = time.monotonic() - started
                 break

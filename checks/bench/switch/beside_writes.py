@@ -15,10 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT, LabError
 
@@ -27,6 +29,7 @@ from .p4runtime import BATCH, INSERTS, Writer, batches
 from .program import write_frames
 from .switching import FLOWS, FRAME_BYTES, INJECTOR, SENDER_CORE, find_peak, offer, running, targets
 
+NAMES = ("loss_beside_writes", "throughput_beside_writes")
 LOADS = (1.1, 1.05, 1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)  # of the peak with the sender
 OFFERED = 0.99  # of what shall be offered, at least: else the machine had no time to
 TRIALS = 5
@@ -86,13 +89,13 @@ class Trials:
         return statistics.median(self.alone) <= LOSS
 
 
-def measure(step: Step) -> Measured:
+def measure(step: Step, _beside: Path | None) -> Raw:
     """Down from the peak until nothing is lost alone, and from there until nothing is lost beside writes. At each rate
     the two take turns, so that a slow minute of the machine hits both. A rate that the machine cannot offer is no rate
     to be judged by: the next lower one is."""
     switch = targets()[1]
     trials: dict[float, Trials] = {}
-    missing: dict[float, str] = {}
+    missing: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as scratch, VethBench() as where:
         frames = Path(scratch) / "frames.pcap"
         write_frames(frames, FLOWS, FRAME_BYTES[0])
@@ -109,18 +112,23 @@ def measure(step: Step) -> Measured:
                         one.beside.append(part)
                         one.writes.append(number)
                 except NotOfferedError as error:
-                    missing[load] = str(error)
+                    missing[f"{load:g}"] = str(error)
                     step(f"packets during writes: {load:g} of the peak: {error}")
                     continue
                 trials[load] = one
                 if any(other.full() for other in trials.values()) and statistics.median(one.beside) <= LOSS:
                     break
-    raw = {"peak_pps": peak, "not_offered": missing, "trials": {load: vars(one) for load, one in trials.items()}}
-    return Measured(rows(trials, missing), raw)
+    return {
+        "peak_pps": peak,
+        "not_offered": missing,
+        "trials": {f"{load:g}": asdict(one) for load, one in trials.items()},
+    }
 
 
-def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
+def rows(raw: Raw) -> list[Row]:
     """Make rows of the trials at each load, the highest first, and of the reasons why there are none at others."""
+    trials = {float(load): Trials(**one) for load, one in raw["trials"].items()}
+    missing: Mapping[str, str] = raw["not_offered"]
     full = next((load for load, one in trials.items() if one.full()), None)
     if full is None:
         why = f"packets are lost at {min(trials):g} of the peak already" if trials else min(missing.values())
@@ -131,13 +139,13 @@ def rows(trials: dict[float, Trials], missing: dict[float, str]) -> list[Row]:
         ]
     most = next((load for load, one in trials.items() if load <= full and statistics.median(one.beside) <= LOSS), 0.0)
     at_full = trials[full]
-    without = f"; {', '.join(f'{load:g}' for load in missing)} could not be offered" if missing else ""
+    without = f"; {', '.join(missing)} could not be offered" if missing else ""
     text = (
         f"packets lost at full rate, {full:g} of the peak, during {statistics.median(at_full.writes):,.0f} writes/s "
         f"(worst of {TRIALS} trials {max(at_full.beside):.4f}, alone {max(at_full.alone):.4f}{without})"
     )
     return [
-        Row("loss_beside_writes", text, statistics.median(at_full.beside), LOSS, at_least=False),
+        Row("loss_beside_writes", text, statistics.median(at_full.beside), LOSS, False, tuple(at_full.beside)),
         Row("throughput_beside_writes", "of the full rate, carried without loss during writes", most / full),
     ]
 

@@ -15,53 +15,73 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from accesspoint.checks.bench.report import Measured, Row, Step
+from accesspoint.checks.bench.report import Row, Step, of_medians
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT
 
 from .lab import VethBench, resident_bytes
 from .switching import ADDRESS, targets
 
+NAMES = tuple(
+    f"{row}{of}"
+    for of in ("", "_of_beside")
+    for row in ("inserts_per_s", "modify_200_ms", "read_1000_ms", "million_mb")
+)
 INSERTS, BATCH, MILLION = 200_000, 2000, 1_000_000  # INSERTS also is the goal per second
 FIRST = 0x0A000000  # the flows' source addresses, from 10.0.0.0 on: four bytes each
 TABLE = "flows_ipv4"
 MODIFIES, COUNTERS, TIMES = 200, 1000, 100
+CALLS = {"modify_200_ms": "modify_ms", "read_1000_ms": "read_ms"}  # rows of single calls -> their times
 PAIRS = 3  # runs of each of two builds
 ELECTION = 100  # above that of bench.program
 
 
-def measure(step: Step, beside: Path | None = None) -> Measured:
-    """Measure all rows, on a switch that may use every core. beside: another build of apswitch, in turn with it."""
+def measure(step: Step, beside: Path | None) -> Raw:
+    """Measure switches that may use every core; return the runs of each build. beside: another build of apswitch, in
+    turn with it. Raises LabError."""
     builds = [target for target in targets(beside) if target.name in ("apswitch", "beside")]
-    found: dict[str, list[dict[str, float]]] = {target.name: [] for target in builds}
+    raw: dict[str, list[dict[str, Any]]] = {target.name: [] for target in builds}
     for number in range(PAIRS if beside else 1):
         for target in builds:
             step(f"P4Runtime: speeds, and a million flows: {target.name}, {number + 1}")
             with VethBench() as where:
                 process = where.start(*target.command, core=None)
+                command = (sys.executable, "-m", "accesspoint.checks.bench.switch.p4runtime", str(process.pid))
                 try:
-                    found[target.name].append(
-                        json.loads(
-                            where.run(
-                                sys.executable, "-m", "accesspoint.checks.bench.switch.p4runtime", str(process.pid)
-                            )
-                        )
-                    )
+                    raw[target.name].append(json.loads(where.run(*command)))
                 finally:
                     stop_process(process)
-    raw, *others = ({key: statistics.median(run[key] for run in runs) for key in runs[0]} for runs in found.values())
-    rows = [
-        Row("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", raw["inserts_per_s"], INSERTS),
-        Row("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", raw["modify_ms"], 1, at_least=False),
-        Row("read_1000_ms", f"{COUNTERS} direct counters read, ms", raw["read_ms"], 1, at_least=False),
-        Row("million_mb", "resident memory with a million exact entries, MB", raw["million_mb"], 400, at_least=False),
-    ]  # fmt: skip
-    rows += [
-        Row(f"{row.name}_of_beside", f"{row.name}, times that of the other build", raw[key] / other[key])
-        for other in others
-        for row, key in zip(rows, raw, strict=True)
+    return raw
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: medians over the runs of each build. A run's own times are medians of its calls."""
+    median = statistics.median
+    values = {
+        name: {
+            "inserts_per_s": [INSERTS / run["insert_s"] for run in runs],
+            "modify_200_ms": [median(run["modify_ms"]) for run in runs],
+            "read_1000_ms": [median(run["read_ms"]) for run in runs],
+            "million_mb": [run["million_bytes"] / 1e6 for run in runs],
+        }
+        for name, runs in raw.items()
+    }
+    own = values["apswitch"]
+    calls = {row: tuple(time for run in raw["apswitch"] for time in run[key]) for row, key in CALLS.items()}
+    found = [
+        Row(name, text, median(own[name]), goal, at_least, calls.get(name, tuple(own[name])))
+        for name, text, goal, at_least in (
+            ("inserts_per_s", f"entries inserted per second, in batches of {BATCH}", INSERTS, True),
+            ("modify_200_ms", f"{MODIFIES} entries changed in one request, ms", 1, False),
+            ("read_1000_ms", f"{COUNTERS} direct counters read, ms", 1, False),
+            ("million_mb", "resident memory with a million exact entries, MB", 400, False),
+        )
     ]
-    return Measured(rows, dict(found))
+    if other := values.get("beside"):
+        text = "times that of the other build"
+        found += [of_medians(f"{name}_of_beside", f"{name}, {text}", own[name], other[name]) for name in own]
+    return found
 
 
 class Writer:
@@ -126,32 +146,33 @@ def batches(numbers: range) -> Iterator[range]:
         yield range(start, min(start + BATCH, numbers.stop))
 
 
-def median_ms(call: Callable[[], object]) -> float:
+def milliseconds(call: Callable[[], object]) -> list[float]:
+    """Call it repeatedly; return how long each call took, ms."""
     times = []
     for _ in range(TIMES):
         started = time.perf_counter()
         call()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1e3
+        times.append((time.perf_counter() - started) * 1e3)
+    return times
 
 
-def speeds(switch: int) -> dict[str, float]:
-    """switch: its process id."""
+def speeds(switch: int) -> dict[str, Any]:
+    """Measure a switch of this process id, once: seconds of all insertions, and ms of each change and each reading."""
     with tempfile.TemporaryDirectory() as directory:
         writer = Writer(larger(Path(directory)), push=True)
     requests = [writer.request(batch) for batch in batches(range(INSERTS))]
     started = time.perf_counter()
     for request in requests:
         writer.write(request)
-    inserts = INSERTS / (time.perf_counter() - started)
+    inserts = time.perf_counter() - started
     modify = writer.request(range(MODIFIES), b"\x08\x02")
-    modify_ms = median_ms(lambda: writer.write(modify))
+    modify_ms = milliseconds(lambda: writer.write(modify))
     counters = writer.counters(range(COUNTERS))
-    read_ms = median_ms(lambda: list(writer.read(counters)))
+    read_ms = milliseconds(lambda: list(writer.read(counters)))
     for batch in batches(range(INSERTS, MILLION)):
         writer.write(writer.request(batch))
-    million = resident_bytes(switch) / 1e6
-    return {"inserts_per_s": inserts, "modify_ms": modify_ms, "read_ms": read_ms, "million_mb": million}
+    million = resident_bytes(switch)
+    return {"insert_s": inserts, "modify_ms": modify_ms, "read_ms": read_ms, "million_bytes": million}
 
 
 if __name__ == "__main__":

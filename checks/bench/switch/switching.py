@@ -12,16 +12,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from accesspoint.checks.bench.report import Step
+from rich.console import Console
+from rich.table import Table
+
+from accesspoint.checks.bench.report import Row, Step, of_medians
+from accesspoint.checks.bench.summary import Raw
 from accesspoint.topologies.namespaces.contain import stop_process
 from accesspoint.topologies.requirements import ROOT, LabError
 
-from .lab import SWITCH, TRAFFIC, VethBench, on, resident_bytes
+from .lab import SWITCH, TRAFFIC, VethBench, on
 from .program import STATION_PORT, UPLINK_PORT, write_frames
 
+NAMES = (
+    "switch_of_forwarder", "switch_of_forwarder_1500", "overload_of_peak", "latency_of_forwarder", "switch_of_bmv2",
+    "switch_of_beside", "switch_of_beside_1500", "latency_of_beside",
+)  # fmt: skip
 FLOWS = 1000
 FRAME_BYTES = (60, 1500)
 ADDRESS = "127.0.0.1:9559"
@@ -47,21 +56,13 @@ OVERLOAD = 2.0  # times the peak
 class Target:
     """Something that carries packets from `left` to `right`.
 
-    compiled: the folder of its program, if it is programmable. Rates in packets/s, latencies in µs.
+    compiled: the folder of its program, if it is programmable.
     """
 
     name: str
     command: list[str | Path]
     programmable: bool
     compiled: Path = ROOT / "p4src/compiled"
-    peaks: dict[int, list[float]] = field(default_factory=dict)
-    overload: list[float] = field(default_factory=list)
-    offered: list[float] = field(default_factory=list)
-    latency_p50: list[float] = field(default_factory=list)
-    latency_p99: list[float] = field(default_factory=list)
-
-    def peak(self, frame_bytes: int = 60) -> float:
-        return statistics.median(self.peaks[frame_bytes])
 
 
 def p4_switch(binary: str | Path, *options: str) -> list[str | Path]:
@@ -146,26 +147,34 @@ def find_peak(
     return max(offers, key=lambda rates: rates[1])
 
 
-def overload(where: VethBench, frames: Path, peak: float) -> tuple[float, float]:
-    """Twice the peak: offered and carried, as parts of the peak. `peak`: that with the sender, packets/s.
+def overload(where: VethBench, frames: Path, peak: float) -> list[tuple[float, float, float]]:
+    """(peak, offered, carried) packets/s with twice the peak offered, of each pair. `peak`: that with the sender.
 
     All of it is injected: measured against the peak with the sender, which is lower, the switch would look too good.
     Peak and overload in turn, and the median of the pairs: the best of several runs is more than another one can have.
     """
     at_peak, _ = find_peak(where, frames, peak, INJECTED_LOADS, INJECTOR)
-    offered, carried = [], []
+    pairs = []
     for _ in range(PAIRS):
         peak = offer(where, frames, at_peak, LOAD_SECONDS, INJECTOR)[1]
-        rates = offer(where, frames, OVERLOAD * peak, LOAD_SECONDS, INJECTOR)
-        offered.append(rates[0] / peak)
-        carried.append(rates[1] / peak)
-    return statistics.median(offered), statistics.median(carried)
+        pairs.append((peak, *offer(where, frames, OVERLOAD * peak, LOAD_SECONDS, INJECTOR)))
+    return pairs
 
 
-def measure(step: Step, beside: Path | None = None) -> list[Target]:
+def measure(step: Step, beside: Path | None) -> Raw:
     """All targets, in turn within each round, so that a slow minute of the machine hits all of them. beside: another
-    build of apswitch, as one more of them."""
+    build of apswitch, as one more of them. Return of each target, round by round, peaks by octets of a frame,
+    packets/s, pairs of `overload`, and latencies, µs. Raises LabError."""
     measured = targets(beside)
+    raw: dict[str, dict[str, Any]] = {
+        target.name: {
+            "peak_pps": {str(size): [] for size in FRAME_BYTES},
+            "overload_pps": [],
+            "latency_p50_us": [],
+            "latency_p99_us": [],
+        }
+        for target in measured
+    }
     with tempfile.TemporaryDirectory() as scratch, VethBench() as where:
         frames = {size: Path(scratch) / f"{size}.pcap" for size in FRAME_BYTES}
         for size, path in frames.items():
@@ -173,24 +182,80 @@ def measure(step: Step, beside: Path | None = None) -> list[Target]:
         most = {size: offer(where, path, 0, LOAD_SECONDS)[0] for size, path in frames.items()}
         for round_number in range(ROUNDS):
             for target in measured:
+                own = raw[target.name]
                 step(f"round {round_number + 1}/{ROUNDS}: {target.name}")
                 with running(where, target, FLOWS):
                     best = {size: find_peak(where, path, most[size]) for size, path in frames.items()}
                     for size, (_, carried) in best.items():
-                        target.peaks.setdefault(size, []).append(carried)
-                    offered, left = overload(where, frames[60], best[60][1])
-                    target.offered.append(offered)
-                    target.overload.append(left)
+                        own["peak_pps"][str(size)].append(carried)
+                    own["overload_pps"].append(overload(where, frames[60], best[60][1]))
                     p50, p99 = latency(where, frames[60])
-                    target.latency_p50.append(p50)
-                    target.latency_p99.append(p99)
-                rates = ", ".join(f"{peaks[-1]:,.0f} packets/s of {size}" for size, peaks in target.peaks.items())
-                step(f"round {round_number + 1}/{ROUNDS}: {target.name}: {rates} bytes, latency {p50:.0f} µs")
-    return measured
+                    own["latency_p50_us"].append(p50)
+                    own["latency_p99_us"].append(p99)
+                peaks = ", ".join(f"{values[-1]:,.0f} packets/s of {size}" for size, values in own["peak_pps"].items())
+                step(f"round {round_number + 1}/{ROUNDS}: {target.name}: {peaks} bytes, latency {p50:.0f} µs")
+    show_rates(raw)
+    return raw
 
 
-def memory_bytes(flows: int, beside: Path | None = None) -> int:
-    """Return the resident bytes of apswitch, or of what it is compared with, with that many flows installed."""
-    target = target_beside(beside) if beside else Target("apswitch", p4_switch(SWITCH), programmable=True)
-    with VethBench() as where, running(where, target, flows) as process:
-        return resident_bytes(process.pid)
+def overview(raw: Raw) -> list[tuple[str, ...]]:
+    """Return a table of the targets, heading first: median packet rates and latencies."""
+    table: list[tuple[str, ...]] = [("", "60 bytes, packets/s", "1500 bytes, packets/s", "latency p50, µs", "p99, µs")]
+    for name, own in raw.items():
+        peaks = (f"{statistics.median(values):,.0f}" for values in own["peak_pps"].values())
+        latencies = (f"{statistics.median(own[f'latency_{part}_us']):.0f}" for part in ("p50", "p99"))
+        table.append((name, *peaks, *latencies))
+    return table
+
+
+def show_rates(raw: Raw) -> None:
+    """Print the table of the targets."""
+    headings, *lines = overview(raw)
+    table = Table(title="Packet rates on veth (median of the rounds)")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    for line in lines:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def rows(raw: Raw) -> list[Row]:
+    """Make rows: quotients of medians over the rounds."""
+    pairs = [
+        [(offered / peak, carried / peak) for peak, offered, carried in of] for of in raw["apswitch"]["overload_pps"]
+    ]
+    offered, left = ([statistics.median(pair[place] for pair in of) for of in pairs] for place in (0, 1))
+    overloaded = f"of its peak that is left when offered {min(offered):.2f} times as much (worst round {min(left):.2f})"
+
+    def peaks(target: str, size: int = 60) -> list[float]:
+        return list(raw[target]["peak_pps"][str(size)])
+
+    def latencies(target: str) -> list[float]:
+        return list(raw[target]["latency_p50_us"])
+
+    idle = "median latency, times the bare forwarder's, idle"
+    found = [
+        of_medians(
+            "switch_of_forwarder",
+            f"packet rate of the bare forwarder that is left, 60 bytes, {FLOWS} flows",
+            peaks("apswitch"),
+            peaks("forwarder"),
+            0.85,
+        ),
+        of_medians(
+            "switch_of_forwarder_1500", "the same with 1500 bytes", peaks("apswitch", 1500), peaks("forwarder", 1500)
+        ),
+        Row("overload_of_peak", overloaded, statistics.median(left), 0.95, rounds=tuple(left)),
+        of_medians("latency_of_forwarder", idle, latencies("apswitch"), latencies("forwarder"), 1.3, at_least=False),
+    ]
+    if "bmv2" in raw:
+        text = "times BMv2's best packet rate, same program and entries"
+        found.append(of_medians("switch_of_bmv2", text, peaks("apswitch"), peaks("bmv2"), 10))
+    if "beside" in raw:
+        text = "packet rate, times that of the other build"
+        found += [
+            of_medians("switch_of_beside", f"{text}, 60 bytes", peaks("apswitch"), peaks("beside")),
+            of_medians("switch_of_beside_1500", f"{text}, 1500 bytes", peaks("apswitch", 1500), peaks("beside", 1500)),
+            of_medians("latency_of_beside", "median latency, times its", latencies("apswitch"), latencies("beside")),
+        ]
+    return found

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summary of a component's benchmarks, out/bench/COMPONENT.json: the last measurement of each of its parts, by name.
+
+commit   of the checkout; `-dirty` follows where files differed from it
+started  UTC
+machine  system, processor, cores, memory, kernel
+load     load average of a minute, at the start and at the end
+beside   another build was measured in turn
+raw      samples, round by round; `not_measured`, the reason, and `rows`, their names, where there are none
+rows     name, text, value, goal, at_least, rounds: all of it follows from `raw`
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from accesspoint.checks.bench.report import Row
+from accesspoint.experiments.runs import provenance
+from accesspoint.experiments.runs.store import write
+from accesspoint.topologies.requirements import LabError
+
+Raw = Mapping[str, Any]
+Record = dict[str, Any]
+FIELDS: Mapping[str, type] = {
+    "commit": str, "started": str, "machine": dict, "load": list, "beside": bool, "raw": dict, "rows": list,
+}  # fmt: skip
+NOT_MEASURED = "not_measured"
+
+
+class Part(Protocol):
+    """A module of a component's benchmarks."""
+
+    def rows(self, raw: Raw) -> list[Row]:
+        """Make rows of samples alone."""
+
+
+def find(component: str, name: str) -> Part:
+    """Return a part by its name. Raises LabError."""
+    module = f"accesspoint.checks.bench.{component}.{name}"
+    if not name.isidentifier() or importlib.util.find_spec(module) is None:
+        raise LabError(f"this checkout has no benchmark {module}")
+    return importlib.import_module(module)
+
+
+def rows(part: Part, raw: Raw) -> list[Row]:
+    """Make a part's rows of its samples, in six significant digits."""
+    if why := raw.get(NOT_MEASURED):
+        return [Row(name, f"not measured: {why}", None) for name in raw["rows"]]
+    return [
+        replace(
+            row,
+            value=None if row.value is None else _rounded(row.value),
+            rounds=tuple(map(_rounded, row.rounds)) if len(row.rounds) > 1 else (),
+        )
+        for row in part.rows(raw)
+    ]
+
+
+def as_json(found: list[Row]) -> list[dict[str, Any]]:
+    """Return rows as a summary has them."""
+    return [asdict(row) | {"rounds": list(row.rounds)} for row in found]
+
+
+def begin(file: Path, beside: bool = False) -> Record:
+    """Return the provenance of a measurement that begins, for `keep`. Raises LabError where the summary is damaged."""
+    if file.exists():
+        read(file)
+    return {
+        "commit": provenance.commit(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": provenance.machine() | {"kernel": platform.release()},
+        "load": [os.getloadavg()[0]],
+        "beside": beside,
+    }
+
+
+def keep(file: Path, name: str, part: Part, raw: Raw, begun: Record) -> list[Row]:
+    """Put the samples of a part into the summary, in place of earlier ones, with their rows, which are returned."""
+    own = json.loads(json.dumps(raw), parse_float=_rounded)
+    made = rows(part, own)
+    record = begun | {"load": [*begun["load"], os.getloadavg()[0]], "raw": own, "rows": as_json(made)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    store(file, (read(file) if file.exists() else {}) | {name: record})
+    return made
+
+
+def store(file: Path, records: Mapping[str, Record]) -> None:
+    """Write a summary: the file has all of it, or is as it was before."""
+    write(file, json.dumps(records, indent=1) + "\n")
+
+
+def read(file: Path) -> dict[str, Record]:
+    """Read a summary. Raises LabError, which names the file."""
+    try:
+        found = json.loads(file.read_text())
+        missing = [
+            (name, of) for name, one in found.items() for of in FIELDS if not isinstance(one.get(of), FIELDS[of])
+        ]
+        why = f"{missing[0][0]} has no {missing[0][1]}" if missing else ""
+    except (OSError, ValueError) as error:
+        why = str(error)
+    except AttributeError:
+        why = "it is no summary of benchmarks"
+    if why:
+        raise LabError(f"{file} is damaged: {why}; remove it and run `make bench` again")
+    return dict(found)
+
+
+def _rounded(value: float | str) -> float:
+    return float(f"{float(value):.6g}")
