@@ -5,14 +5,25 @@ import asyncio
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+_reserved: deque[socket.socket] = deque(maxlen=64)
+
 
 def free_port() -> int:
-    """Return a TCP port on loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a TCP port on loopback for a server that sets SO_REUSEADDR, as nearly all do.
+
+    Until so many more are asked for nobody else is given it, however long the server takes to start: a socket stays
+    bound to it, and Linux lets a server listen beside one that does not."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if len(_reserved) == _reserved.maxlen:
+        _reserved.popleft().close()
+    _reserved.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 120.0, pause: float = 0.02) -> Any:

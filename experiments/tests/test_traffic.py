@@ -122,7 +122,7 @@ def free_ports(number: int) -> int:
         first = free_port()
         with contextlib.ExitStack() as held:
             try:
-                for port in range(first, first + number):
+                for port in range(first + 1, first + number):
                     held.enter_context(socket.socket()).bind(("", port))
             except (OSError, OverflowError):
                 continue

@@ -197,9 +197,9 @@ class LaneKeepsItsRate(SharesTest):
     """A lane with a rate waits for it, while others go."""
 
     def runTest(self) -> None:
-        # At 1000 bytes/s, with a burst of 3028 bytes, A's last frame is paid for after 4 s. B's have left after 3.4 s.
-        for order in self.both_ways((100, 100), rate=8, counts=(8, 11), size=1000):
-            self.assertEqual((order.count("A"), order.count("B")), (8, 11))
+        # At 375 bytes/s, with a burst of 3028 bytes, A's last frame is paid for after 5.3 s. B's have left after 2.2 s.
+        for order in self.both_ways((100, 100), rate=3, counts=(5, 7), size=1000):
+            self.assertEqual((order.count("A"), order.count("B")), (5, 7))
             self.assertEqual(order[-1], "A", order)
 
 
