@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from accesspoint.controller.agent.flow_table import FlowKind, FlowTable
 from accesspoint.controller.agent.program import FLOW_CLASS_THINNED, QUEUE_SPARSE, QUEUE_THINNED
@@ -45,8 +46,8 @@ def add(regulator: PortRegulator, index: int, weight: float = 1.0, **fields: Any
     regulator.active[index] = None
 
 
-def read(regulator: PortRegulator, now: float, sizes: dict[int, float], size: int = FRAME) -> None:
-    """New readings of flows' counters, in packets of one size."""
+def read(regulator: PortRegulator, now: float, sizes: dict[int, float], size: int | NDArray[np.int64] = FRAME) -> None:
+    """New readings of flows' counters, in packets of one size, or of each flow's."""
     at = np.array(list(sizes), np.int64)
     volumes = np.array([int(volume) for volume in sizes.values()], np.int64)
     regulator._flows.take(at, volumes // size, volumes, now, 0.5)
@@ -158,14 +159,13 @@ def test_the_heavier_of_two_flows_may_have_more() -> None:
 def _uploads(regulator: PortRegulator, rates: dict[int, float], size: int | dict[int, int] = FRAME) -> None:
     """Ten seconds of flows with these parts of the capacity, and a standing queue."""
     volumes = regulator.volumes
+    sizes = np.array([size[index] if isinstance(size, dict) else size for index in rates])
     for tick in range(1000):
         now = tick * 0.01
         volumes.sent_packets[2], volumes.sent_bytes[2] = int(now * CAPACITY / FRAME), int(now * CAPACITY)
         volumes.arrived_packets[2] = volumes.sent_packets[2] + 6
         volumes.arrived_bytes[2] = volumes.sent_bytes[2] + 6 * FRAME
-        for index, part in rates.items():
-            of_flow = size[index] if isinstance(size, dict) else size
-            read(regulator, now, {index: now * CAPACITY * part}, of_flow)
+        read(regulator, now, {index: now * CAPACITY * part for index, part in rates.items()}, sizes)
         regulator.update(now)
 
 
