@@ -72,11 +72,13 @@ def rows(raw: Raw) -> list[Row]:
     cells = {cell.text: cell for cell in CELLS}
     parts = parts_of({cells[text]: rates for text, rates in raw["mbit_before_and_after"].items()})
     default = parts_of({cells[text]: rates for text, rates in raw["mbit_by_default"].items()})
-    waits = {text: math.inf if wait is None else wait for text, wait in raw["gives_way_s"].items()}
+    waits = {text: PATIENCE if wait is None else wait for text, wait in raw["gives_way_s"].items()}
     worst, default_worst, slowest = worst_of(parts), worst_of(default), max(waits, key=lambda text: waits[text])
     of_default = f"the same with the default ceiling, none: {default_worst.text}"
     most = max(map(max, parts.values()))
     slow = f"s from the start until it gives way on {NARROW} Mbit/s, the slowest: {slowest}"
+    if raw["gives_way_s"][slowest] is None:
+        slow += ", which did not, and was given up"
     return [
         Row(
             "tcp_av_worst_of_target", f"of its target, the worst of {len(parts)}: {worst.text}", min(parts[worst]), GOAL
