@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.tests.mininet_scripts import ASK_ON
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -48,8 +49,7 @@ def patient(tmp_path: Path) -> str:
     """A PATH with a ping that waits for all answers, however busy the machine is: once it has had one, it waits for
     the others no longer than the interval, and the kernel asks for an address for no longer than three seconds."""
     ping = tmp_path / "ping"
-    ask_on = "for one in /proc/sys/net/ipv4/neigh/*/mcast_solicit; do echo 60 > $one; done"
-    ping.write_text(f'#!/bin/sh\n{ask_on}\nexec {shutil.which("ping")} -l 3 "$@" -i 60 -W 60\n')
+    ping.write_text(f'#!/bin/sh\n{ASK_ON}\nexec {shutil.which("ping")} -l 3 "$@" -i 60 -W 60\n')
     ping.chmod(0o755)
     return f"{tmp_path}:{os.environ['PATH']}"
 

@@ -26,9 +26,6 @@ from accesspoint.topologies.requirements import ROOT, LabError, python
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
 
 START_TIMEOUT = 120.0  # s, of a busy machine, too
-MAX_SOLICITATIONS = 60
-"""Number of times, a second apart, that an end host asks for an address; Linux's 3 are over before a busy machine lets
-the switch answer."""
 
 
 class Namespaced(Host):
@@ -63,8 +60,6 @@ class EndHost(Namespaced):
         # tcp_no_metrics_save: one connection must not start with what an earlier one has learned.
         for name, value in (("tcp_ecn", int(ecn)), ("tcp_no_metrics_save", 1)):
             self.run("sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}")
-        for folder in Path("/proc/sys/net").glob("ipv[46]/neigh"):
-            self.run("sh", "-c", f"echo {MAX_SOLICITATIONS} > {folder}/{interface}/mcast_solicit")
         # By route and not by sysctl: a network namespace may make its default only what the whole machine allows
         # (tcp_allowed_congestion_control), but root may choose any congestion control for a route.
         network = str(ip_interface(self.params["ip"]).network)

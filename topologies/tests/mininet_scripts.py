@@ -6,6 +6,9 @@ import textwrap
 
 from accesspoint.topologies.tests.conftest import Start
 
+ASK_ON = "for one in /proc/sys/net/ipv[46]/neigh/*/mcast_solicit; do echo 60 > $one; done"
+"""Command that has a host ask for addresses for a minute: a busy machine may hold up the three seconds of Linux."""
+
 # In namespaces of its own, so that neither names nor a killed script are of anybody's concern.
 PRELUDE = """
 import os, re, subprocess, sys, time
@@ -13,6 +16,7 @@ from accesspoint.checks.harness.waiting import eventually
 from accesspoint import (AccessPoint, AccessPointLink, Bridge, EndHost, LabError, Mininet, P4Switch)
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.links.paths import WIRE
+from accesspoint.topologies.tests.mininet_scripts import ASK_ON
 from mininet.link import TCLink
 
 net = Mininet(controller=None)
@@ -23,9 +27,6 @@ def switch(name="s1", **words):
 def hosts(*links, to):
     for number, link in enumerate(links, start=1):
         net.addLink(net.addHost(f"h{number}"), to, **link)
-
-# A host asks for an address three times in three seconds, which a busy machine may hold up.
-ASK_ON = "for one in /proc/sys/net/ipv4/neigh/*/mcast_solicit; do echo 60 > $one; done"
 
 def ping(count=2, to="10.0.0.2", wait=60):
     net["h1"].cmd(ASK_ON)

@@ -14,11 +14,12 @@ import pytest
 from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.requirements import ROOT
 from accesspoint.topologies.tests.conftest import Start, descendants, links, network_namespaces
+from accesspoint.topologies.tests.mininet_scripts import ASK_ON
 
 pytestmark = pytest.mark.usefixtures("privileged")
 
 # Up to three at once: ping waits for later answers no longer than the interval once it has had one.
-PING = "ping -l 3 -i 60 -W 60"
+PING = f"{ASK_ON}; ping -l 3 -i 60 -W 60"
 
 
 def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
@@ -91,7 +92,7 @@ def test_rest_answers_outside_the_lab(start: Start) -> None:
 def test_two_labs_side_by_side(start: Start, tmp_path: Path) -> None:
     over = tmp_path / "over"
     ping = f"while [ ! -e {over} ]; do ping -c 1 -W 60 server >/dev/null && echo answered || echo lost; sleep 0.2; done"
-    busy = start("-m", "accesspoint.topologies.lab", "--exec", "py net['ap1'].grpc", "--exec", f"sta1 {ping}")
+    busy = start("-m", "accesspoint.topologies.lab", "--exec", "py net['ap1'].grpc", "--exec", f"sta1 {ASK_ON}; {ping}")
     assert busy.stdout
     first = busy.stdout.readline().strip()
     second = lab(start, "py net['ap1'].grpc", f"sta1 {PING} -c 3 server")

@@ -15,6 +15,7 @@ from accesspoint.topologies.links.profiles import PROFILES, LinkProfile
 from accesspoint.topologies.requirements import LabError
 from accesspoint.topologies.targets import TARGETS, Port, Wiring
 from accesspoint.topologies.tests.conftest import Start, descendants, links
+from accesspoint.topologies.tests.mininet_scripts import ASK_ON
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 ON = {"ack_priority": True, "ack_filter": True, "sparse": True, "ncr": True, "gate": None}
@@ -41,8 +42,8 @@ def lab(start: Start, *commands: str, options: tuple[str, ...] = ()) -> str:
 def test_a_lab_on_bmv2_has_the_links_delay(start: Start) -> None:
     output = lab(
         start,
-        "sta1 ping -c 5 -l 5 -i 60 -W 60 server",
-        "sta1 ping -6 -c 3 -l 3 -i 60 -W 60 fd00::1",
+        f"sta1 {ASK_ON}; ping -c 5 -l 5 -i 60 -W 60 server",
+        f"sta1 {ASK_ON}; ping -6 -c 3 -l 3 -i 60 -W 60 fd00::1",
         options=("--rtt", "30ms"),
     )
     assert "5 packets transmitted, 5 received" in output
