@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 STYLE = ROOT / "docs/style.md"
 RECORDS = re.compile(
-    r"docs/(results|decisions)/|CHANGELOG|docs/style\.md|(^|/)tests?(/|_)|harness/|protos/|tools/words\.py|"
+    r"docs/(results|decisions)/|docs/style\.md|(^|/)tests?(/|_)|harness/|protos/|tools/words\.py|"
     r"checks/conformance/checks/"
 )
 OPENING = re.compile(
