@@ -79,6 +79,7 @@ def test_p4_switch_port_with_a_queue_discipline_has_its_rate(start: Start) -> No
         subprocess.run("tc qdisc add dev s1-eth2 root tbf rate 500kbit burst 5000 limit 30000", shell=True, check=True)
         net.start()
         ping()
+        eventually(lambda: "queue discipline" in s1.log.read_text())
         print(s1.log.read_text())
         serve()
         print(net["h1"].cmd("iperf3 -c 10.0.0.2 -t 2 -f k"))
