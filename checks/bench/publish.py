@@ -36,7 +36,7 @@ from accesspoint.topologies.requirements import ROOT, LabError
 OUT = ROOT / "out/bench"
 RESULTS = ROOT / "docs/results"
 FOLDER = "bench"
-REGION = re.compile(r"^<!-- bench: ([\w, ]+) -->\n(.*?)^<!-- bench: end -->$", re.M | re.S)
+REGION = re.compile(r"^<!-- bench: ([\w, ]+) -->\n((?:(?!<!-- bench: ).)*?)^<!-- bench: end -->$", re.M | re.S)
 HEAD = re.compile(r"^\*\*(?:Not audited|Older code)\*\*: .*\n\n", re.M)
 UNAUDITED = Audit(samples=False, commits={})
 
@@ -87,6 +87,8 @@ def accept(file: Path, records: Mapping[str, Record]) -> None:
             "dirty": f"files differed from {commit.removesuffix(audit.DIRTY)}: commit them",
             "there": "it was measured next to another build, of which there is no commit" if record["beside"] else "",
         }
+        if why := record["raw"].get(summary.NOT_MEASURED):
+            raise LabError(f"{file}: {name} was not measured: {why}")
         if reason := reasons[audit.state(commit)]:
             raise LabError(f"{file}: {name}: {reason}, and run `make bench` again")
 
@@ -105,8 +107,8 @@ def differing(component: Component, file: Path, records: Mapping[str, Record]) -
         made = summary.as_json(component.rows(file, name, record))
         for own, kept in zip_longest(made, record["rows"]):
             if own != kept:
-                field = next(key for key in own or kept if (own or {}).get(key) != (kept or {}).get(key))
-                was, makes = ("nothing" if row is None else json.dumps(row[field]) for row in (kept, own))
+                field = next(key for key in (own or {}) | (kept or {}) if (own or {}).get(key) != (kept or {}).get(key))
+                was, makes = ("nothing" if row is None else json.dumps(row.get(field)) for row in (kept, own))
                 found.append(f"{name}: {field} of {(own or kept)['name']} is {was}, its samples make {makes}")
     return found
 
@@ -263,6 +265,8 @@ def main() -> None:
     if options.check:
         sys.exit(check(RESULTS, options.strict))
     if options.recompute:
+        if not audit.whole_history():
+            raise LabError("the history is not here: fetch it with `git fetch --unshallow`")
         files = {one.name: (one, one.file(RESULTS / FOLDER)) for one in COMPONENTS}
         renew({n: recompute(one, file, published(one, RESULTS)) for n, (one, file) in files.items()}, RESULTS)
     else:

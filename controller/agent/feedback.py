@@ -27,6 +27,7 @@ class Rates:
         self._known = np.zeros(size, bool)
         self._volume = np.zeros(size)
         self._time = np.zeros(size)
+        self._asked = np.zeros(size)
 
     def forget(self, at: Places | int, now: float) -> None:
         """Forget the earlier readings of these counters."""
@@ -51,11 +52,16 @@ class Rates:
         self.moved[at] = np.where(anew | (read & (volumes > before)), now, self.moved[at])
         self._volume[at] = np.where(read, volumes, before)
         self._time[at] = np.where(read, now, self._time[at])
+        self._asked[at] = now
         self._known[at] = True
 
+    def miss(self, at: Places, now: float) -> None:
+        """Note that these counters were asked for, and that the switch has none of them."""
+        self._asked[at] = now
+
     def still(self, at: Places) -> Floats:
-        """Return the seconds for which each counter had stood still when it was last read; at most 0: it had moved."""
-        return self._time[at] - self.moved[at]
+        """Return the seconds for which each counter had stood still when it was last asked for; at most 0: it moved."""
+        return self._asked[at] - self.moved[at]
 
     def idle(self, at: Places, now: float) -> npt.NDArray[np.bool_]:
         """Return True for each counter that has stood still for `IDLE_SECONDS`, or was never read."""

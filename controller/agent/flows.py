@@ -259,7 +259,7 @@ class Flows:
     def over(self) -> list[FlowKey]:
         """Return the flows whose counters stood still for longer than their idle timeout.
 
-        It counts to their last reading: a loop that is held up does not see what flows send meanwhile."""
+        It counts to when they were last asked for: a loop that is held up does not see what flows send meanwhile."""
         still = self._loop.flows.rates.still(slice(None))
         return [flow.key for flow in self.by_index.values() if still[flow.index] > self._config.flow_idle_timeout]
 

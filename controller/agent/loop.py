@@ -14,7 +14,7 @@ import asyncio
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 from finsy.proto import p4r, rpc_code
@@ -284,7 +284,7 @@ class Loop:
             if not asked or error.codes != {rpc_code.NOT_FOUND}:
                 raise
             # One of these flows was removed while this was on its way; the next tick asks without it.
-            self._quiet.extend(asked.values())
+            self._missed(asked.values(), asyncio.get_running_loop().time())
             return
         now = asyncio.get_running_loop().time()
         self._count(p4r.ReadResponse.FromString(answer).entities, asked, now)
@@ -402,7 +402,7 @@ class Loop:
             if flow is not None and self._by_index.get(flow.index) is flow:
                 flows.append(flow)
                 counts.append((flow.index, reading.data.packet_count, reading.data.byte_count))
-        self._quiet.extend(asked.values())
+        self._missed(asked.values(), now)
         if not flows:
             return
         at, packets_of, sizes_of = np.array(counts, np.int64).T.copy()
@@ -417,6 +417,12 @@ class Loop:
             if regulator is not None:
                 regulator.active[flow.index] = None
                 table.active[flow.index] = True
+
+    def _missed(self, flows: Collection[Flow], now: float) -> None:
+        """Take note of flows that were asked for, and have no reading."""
+        if flows:
+            self._quiet.extend(flows)
+            self.flows.rates.miss(np.array([flow.index for flow in flows]), now)
 
     def _count_group(self) -> None:
         """Give each port the group traffic that came in through the others."""

@@ -117,6 +117,7 @@ def _describe(app: FastAPI) -> None:
         if app.openapi_schema:
             return app.openapi_schema
         document = plain()
+        app.openapi_schema = None  # until it is complete
         components = document["components"]
         components["schemas"].pop("HTTPValidationError", None)
         components["schemas"].pop("ValidationError", None)
@@ -137,7 +138,7 @@ def _describe(app: FastAPI) -> None:
         return document
 
     app.openapi = complete  # type: ignore[method-assign]
-    # It takes a quarter of a start to make, few ask for it, and no tick must wait for it.
+    # It takes a quarter of a start to make, and few ask for it; in a thread, so that the event loop goes on meanwhile.
     described = functools.cache(lambda: json.dumps(app.openapi(), separators=(",", ":")).encode())
 
     @app.get("/openapi.json", include_in_schema=False)

@@ -52,6 +52,7 @@ class Route(APIRoute):
 
 
 def operation_id(route: APIRoute) -> str:
+    """Return the id of a route in OpenAPI: its function's name."""
     return route.name
 
 

@@ -8,6 +8,7 @@ survives a power cut. PostgreSQL, which replicas of a fleet share, needs a URL, 
 import fcntl
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def _given(**kinds: Any) -> list[sa.Column[Any]]:
     return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
 
 
+def _measured(names: Iterable[str]) -> list[sa.Column[Any]]:
+    """Make columns of measures, 0 in rows of a release that does not know them."""
+    return [sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in names]
+
+
+def _revision() -> sa.Column[Any]:
+    return sa.Column("revision", sa.Integer, nullable=False, server_default="0")
+
+
 def _numbered() -> sa.Column[Any]:
     return sa.Column("id", sa.Integer, primary_key=True, autoincrement=True)
 
@@ -47,10 +57,11 @@ ACCESS_POINTS = sa.Table(
     sa.Column("name", NAME, primary_key=True),
     sa.Column("file_hash", NAME),
     sa.Column("in_effect", sa.Integer),
-    *_given(config=sa.Text, removed=sa.Boolean, changed=sa.Float, revision=sa.Integer),
+    *_given(config=sa.Text, removed=sa.Boolean, changed=sa.Float),
+    _revision(),
 )
 SETTINGS = sa.Table(
-    "settings", METADATA, sa.Column("name", NAME, primary_key=True), *_given(value=sa.Text, revision=sa.Integer)
+    "settings", METADATA, sa.Column("name", NAME, primary_key=True), *_given(value=sa.Text), _revision()
 )
 REVISIONS = sa.Table(
     "revisions",
@@ -112,7 +123,7 @@ HISTORY = sa.Table(
     sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("samples", sa.Integer, nullable=False),
     sa.Column("delay_max_us", sa.BigInteger, nullable=False),
-    *_given(**dict.fromkeys((*MEANS, *SUMS), sa.BigInteger)),
+    *_measured((*MEANS, *SUMS)),
     # One series' samples lie side by side, in the order of time: a chart reads few pages.
     sqlite_with_rowid=False,
 )
@@ -124,7 +135,7 @@ STATION_USE = sa.Table(
     sa.Column("time", sa.Integer, primary_key=True, autoincrement=False),
     # A MAC address as a number.
     sa.Column("station", sa.BigInteger, primary_key=True, autoincrement=False),
-    *_given(**dict.fromkeys(STATION_SUMS, sa.BigInteger)),
+    *_measured(STATION_SUMS),
     sqlite_with_rowid=False,
 )
 """Usage of stations; stations without usage have no rows."""
@@ -237,7 +248,7 @@ def _apply(engine: sa.Engine) -> None:
     with writing(engine).begin() as connection:
         version = _version(connection)
         if version is None:
-            VERSION.create(connection)
+            VERSION.create(connection, checkfirst=True)
             connection.execute(VERSION.insert().values(version_num=HEAD))
             METADATA.create_all(connection, checkfirst=False)
         elif version != HEAD:

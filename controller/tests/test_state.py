@@ -29,7 +29,7 @@ from accesspoint.controller.agent.local_backend import LocalBackend
 from accesspoint.controller.api import service
 from accesspoint.controller.config import AccessPointConfig, ConfigError, Ncr
 from accesspoint.controller.observation import NOTHING_USED, Observation, PortObservation, UsageObservation
-from accesspoint.controller.samples import RETENTION, Bucket, Key, Recorder
+from accesspoint.controller.samples import MEANS, RETENTION, STATION_SUMS, SUMS, Bucket, Key, Recorder
 from accesspoint.controller.state import backup as backups
 from accesspoint.controller.state import history
 from accesspoint.controller.state import store as store_module
@@ -113,6 +113,9 @@ def test_migrations_make_the_tables_of_a_new_database(engine: sa.Engine, tmp_pat
         assert keys == [column.name for column in table.primary_key]
     assert current(old) == HEAD
     if new is not None:
+        for table in METADATA.sorted_tables:
+            defaults = {column["name"]: column["default"] for column in sa.inspect(new).get_columns(table.name)}
+            assert all(defaults[name] for name in (*MEANS, *SUMS, *STATION_SUMS) if name in defaults), table.name
         assert current(new) == HEAD and options(new) == options(old)
 
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO
 
 from accesspoint.experiments.scenes.scene import HOSTS, require_hosts
-from accesspoint.topologies.kernels.controls import alone
+from accesspoint.topologies.kernels.controls import alone, free
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.requirements import ROOT, LabError, congestion_controls
 
@@ -39,7 +39,8 @@ class Controls:
 
     def __enter__(self) -> "Controls":
         try:
-            for words in self._wanted:
+            # In one order: two who want the same controls do not wait for each other.
+            for words in sorted(self._wanted):
                 self._held.append(_take(words))
         except BaseException:
             self._leave()
@@ -65,7 +66,7 @@ def _take(words: str) -> IO[str]:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with _guard():
-            if (_loaded(name) or _start_keeper(words)) and users.read_text() == words:
+            if (_loaded(name) or (free(name) and _start_keeper(words))) and users.read_text() == words:
                 file = users.open()
                 fcntl.flock(file, fcntl.LOCK_SH)
                 return file
@@ -96,8 +97,9 @@ def _start_keeper(words: str) -> bool:
     )
     assert keeper.stdout
     said = keeper.stdout.readline().strip()
+    if said != KEPT:
+        keeper.communicate()
     if said not in (KEPT, BUSY):
-        keeper.wait()
         raise LabError(said.removeprefix("error: ") or "the keeper of a congestion control ended")
     return said == KEPT
 

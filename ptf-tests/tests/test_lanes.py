@@ -197,9 +197,9 @@ class LaneKeepsItsRate(SharesTest):
     """A lane with a rate waits for it, while others go."""
 
     def runTest(self) -> None:
-        # At 375 bytes/s, with a burst of 3028 bytes, A's last frame is paid for after 5.3 s. B's have left after 2.2 s.
-        for order in self.both_ways((100, 100), rate=3, counts=(5, 7), size=1000):
-            self.assertEqual((order.count("A"), order.count("B")), (5, 7))
+        # At 250 bytes/s, with a burst of 3028 bytes, A's last frame is paid for after 7.9 s. B's have left after 6.5 s.
+        for order in self.both_ways((100, 100), rate=2, counts=(5, 28), size=1000):
+            self.assertEqual((order.count("A"), order.count("B")), (5, 28))
             self.assertEqual(order[-1], "A", order)
 
 

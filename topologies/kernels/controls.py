@@ -6,6 +6,7 @@ import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from accesspoint.topologies.requirements import LabError
 
@@ -23,10 +24,9 @@ def alone(*controls: str, patience: float = PATIENCE) -> Iterator[None]:
     controls: as `hosts cc load` names them. patience: seconds to wait for others. Raises LabError."""
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as stack:
-        LOCKS.mkdir(parents=True, exist_ok=True)
         # In one order: two who want the same names do not wait for each other.
         for control in sorted({*controls} - _held):
-            file = stack.enter_context((LOCKS / control).open("w"))
+            file = stack.enter_context(_opened(LOCKS / control))
             while not _locked(file.fileno()):
                 if time.monotonic() > deadline:
                     raise LabError(f"congestion control {control} is in use by another process: wait until that ends")
@@ -34,6 +34,23 @@ def alone(*controls: str, patience: float = PATIENCE) -> Iterator[None]:
             _held.add(control)
             stack.callback(_held.discard, control)
         yield
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w")
+    except OSError as error:
+        raise LabError(f"{path}: {error.strerror}: congestion controls in BPF need root") from None
+
+
+def free(control: str) -> bool:
+    """Return True where no process holds a control's name."""
+    try:
+        with alone(control, patience=0.0):
+            return True
+    except LabError:
+        return False
 
 
 def _locked(descriptor: int) -> bool:

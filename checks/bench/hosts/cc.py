@@ -19,6 +19,7 @@ from typing import Any
 from accesspoint.checks.bench.report import Row, Step, of_medians
 from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.cc_lab import UML_LINK, compare_kernels, hosts, kernel_name, loaded, uml_lacks
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.paths import PathLink, Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -71,7 +72,7 @@ def flow(link: PathLink, control: str, port: int) -> tuple[float, float]:
 def measure(step: Step) -> Raw:
     """Return rounds of each arm, and rate and RTT of those controls that another kernel has too. Raises LabError."""
     arms = {name: Arm() for name in [PEER, *CONTROLS, NARROW]}
-    with contextlib.ExitStack() as stack:
+    with alone(*CONTROLS), contextlib.ExitStack() as stack:
         paths = stack.enter_context(Paths())
         link = paths.wire(paths.host("a"), paths.host("b"))
         for name, options in CONTROLS.items():

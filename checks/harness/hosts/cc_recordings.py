@@ -15,6 +15,7 @@ from typing import IO
 
 from accesspoint.checks.harness.hosts import cc_reference
 from accesspoint.checks.harness.hosts.cc_lab import Transfer, kernel_name, loaded, rows
+from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.paths import Paths
 from accesspoint.topologies.requirements import ROOT
 
@@ -58,7 +59,7 @@ def read(file: IO[str]) -> list[cc_reference.Event]:
 
 def record() -> Recordings:
     """Events of one connection by control, over links of 3 Mb/s with losses and two black holes, all at once."""
-    with contextlib.ExitStack() as stack:
+    with alone(*OPTIONS), contextlib.ExitStack() as stack:
         paths = stack.enter_context(Paths())
         a, b = paths.host("a"), paths.host("b")
         files, links = {}, []
