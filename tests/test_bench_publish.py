@@ -338,6 +338,18 @@ def test_publish_refuses_a_part_of_a_table(results: Path, tmp_path: Path) -> Non
         publish.publish([], tmp_path / "none", results)
 
 
+@whole_history
+def test_publish_refuses_samples_that_are_missing_or_older(results: Path, tmp_path: Path) -> None:
+    publish.publish([], measured(tmp_path / "new", RAW), results)
+    older = measured(tmp_path / "older", RAW, started="2026-11-29T10:00:00+00:00")
+    with pytest.raises(LabError, match=r"switch.json: \w+ is older than what is published"):
+        publish.publish([], older, results)
+    none = measured(tmp_path / "none", RAW | {"memory": {summary.NOT_MEASURED: "no root", "rows": ["memory_mb"]}})
+    with pytest.raises(LabError, match=r"switch.json: memory was not measured: no root$"):
+        publish.publish([], none, results)
+    assert publish.check(results, False) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -190,7 +190,11 @@ def publish(names: list[str], out: Path, results: Path) -> None:
         source = component.file(out)
         records = summary.read(source)
         accept(source, records)
-        renewed[component.name] = published(component, results) | recompute(component, source, records)
+        before = published(component, results)
+        for name in records.keys() & before.keys():
+            if records[name]["started"] < before[name]["started"]:
+                raise LabError(f"{source}: {name} is older than what is published: run `make bench` again")
+        renewed[component.name] = before | recompute(component, source, records)
     renew(renewed, results)
 
 

@@ -84,10 +84,13 @@ def begin(file: Path, beside: bool = False) -> Record:
 def keep(file: Path, name: str, part: Part, raw: Raw, begun: Record) -> list[Row]:
     """Put the samples of a part into the summary, in place of earlier ones, with their rows, which are returned."""
     own = json.loads(json.dumps(raw), parse_float=_rounded)
-    made = rows(part, own)
-    record = begun | {"load": [*begun["load"], os.getloadavg()[0]], "raw": own, "rows": as_json(made)}
+    record: Record = begun | {"load": [*begun["load"], os.getloadavg()[0]], "raw": own, "rows": []}
     file.parent.mkdir(parents=True, exist_ok=True)
-    store(file, (read(file) if file.exists() else {}) | {name: record})
+    others = read(file) if file.exists() else {}
+    # Samples of an hour are there also when no rows follow from them.
+    store(file, others | {name: record})
+    made = rows(part, own)
+    store(file, others | {name: record | {"rows": as_json(made)}})
     return made
 
 
