@@ -5,10 +5,11 @@ SQLite runs with a write-ahead log, so that reading never waits for writing, and
 survives a power cut. PostgreSQL, which replicas of a fleet share, needs a URL, as `postgresql://user@host/name`.
 """
 
+import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from ..samples import MEANS, STATION_SUMS, SUMS
 HEAD = "0005"
 """The newest migration."""
 MIGRATIONS = Path(__file__).parent / "migrations"
+CHANGE_LOCK = 4_250_711
+"""Key of PostgreSQL's advisory lock for changes of tables."""
 BUSY_SECONDS = 5
 """Seconds for which a write waits for another process's, before it fails."""
 
@@ -232,20 +235,32 @@ def migrate(engine: sa.Engine) -> None:
     of a later release."""
     _apply(engine)
     for table, wanted in ((HISTORY, (*MEANS, *SUMS)), (STATION_USE, STATION_SUMS)):
-        there = {column["name"] for column in sa.inspect(engine).get_columns(table.name)}
-        missing = [name for name in wanted if name not in there]
-        if missing:
-            with writing(engine).begin() as connection:
-                for name in missing:
+        if _missing(engine, table, wanted):
+            with _changing(engine) as connection:
+                for name in _missing(connection, table, wanted):
                     # The names are those of `MEASURES`. A release that does not know the column leaves its default.
                     added = f"ALTER TABLE {table.name} ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"
                     connection.execute(sa.text(added))
 
 
+def _missing(bind: sa.Engine | sa.Connection, table: sa.Table, wanted: Iterable[str]) -> list[str]:
+    there = {column["name"] for column in sa.inspect(bind).get_columns(table.name)}
+    return [name for name in wanted if name not in there]
+
+
+@contextlib.contextmanager
+def _changing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """Begin a transaction that changes tables, one at a time: replicas may start at once."""
+    with writing(engine).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({CHANGE_LOCK})"))
+        yield connection
+
+
 def _apply(engine: sa.Engine) -> None:
     if current(engine) == HEAD:
         return
-    with writing(engine).begin() as connection:
+    with _changing(engine) as connection:
         version = _version(connection)
         if version is None:
             VERSION.create(connection, checkfirst=True)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,18 @@ def test_migrations_make_the_tables_of_a_new_database(engine: sa.Engine, tmp_pat
             defaults = {column["name"]: column["default"] for column in sa.inspect(new).get_columns(table.name)}
             assert all(defaults[name] for name in (*MEANS, *SUMS, *STATION_SUMS) if name in defaults), table.name
         assert current(new) == HEAD and options(new) == options(old)
+
+
+def test_processes_that_begin_at_once_share_a_new_database(engine: sa.Engine) -> None:
+    url = engine.url.render_as_string(hide_password=False)
+    for _ in range(5):
+        METADATA.drop_all(engine)
+        VERSION.drop(engine)
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(connect, [url] * 4))
+        assert {current(one) for one in made} == {HEAD}
+        for one in made:
+            one.dispose()
 
 
 def test_of_file_and_database_the_later_change_counts(engine: sa.Engine) -> None:
