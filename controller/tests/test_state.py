@@ -76,10 +76,16 @@ def seen(when: float, total: int, delay_ms: float = 10.0, sessions: int = 1, nam
     return found
 
 
+def migrations() -> Config:
+    """Return alembic's settings."""
+    made = Config()
+    made.set_main_option("script_location", str(MIGRATIONS))
+    return made
+
+
 def migrated(engine: sa.Engine, to: str) -> None:
     """Apply the migrations to an empty database, up to one of them."""
-    alembic = Config()
-    alembic.set_main_option("script_location", str(MIGRATIONS))
+    alembic = migrations()
     with engine.begin() as connection:
         alembic.attributes["connection"] = connection
         command.upgrade(alembic, to)
@@ -94,9 +100,7 @@ def options(engine: sa.Engine) -> dict[str, dict[str, bool]]:
 
 
 def test_migrations_make_the_tables_of_a_new_database(engine: sa.Engine, tmp_path: Path) -> None:
-    script = Config()
-    script.set_main_option("script_location", str(MIGRATIONS))
-    assert ScriptDirectory.from_config(script).get_current_head() == HEAD
+    assert ScriptDirectory.from_config(migrations()).get_current_head() == HEAD
     if engine.dialect.name == "sqlite":
         old = open_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
         new = engine

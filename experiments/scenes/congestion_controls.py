@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO
 
 from accesspoint.experiments.scenes.scene import HOSTS, require_hosts
-from accesspoint.topologies.kernels.controls import alone, free
+from accesspoint.topologies.kernels.controls import InUse, alone, free
 from accesspoint.topologies.namespaces.contain import end_with_parent, stop_process
 from accesspoint.topologies.requirements import ROOT, LabError, congestion_controls
 
@@ -109,7 +109,7 @@ def keep(words: str) -> int:
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(alone(words.split()[0], patience=0.0))
-        except LabError:
+        except InUse:
             print(BUSY, flush=True)
             return 2
         return _keep(words)

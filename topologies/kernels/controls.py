@@ -17,11 +17,15 @@ PATIENCE = 240.0  # s
 _held: set[str] = set()
 
 
+class InUse(LabError):
+    """A name that another process holds."""
+
+
 @contextlib.contextmanager
 def alone(*controls: str, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the names of controls for this process, which may ask for them again within.
 
-    controls: as `hosts cc load` names them. patience: seconds to wait for others. Raises LabError."""
+    controls: as `hosts cc load` names them. patience: seconds to wait for others. Raises InUse, LabError."""
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as stack:
         # In one order: two who want the same names do not wait for each other.
@@ -29,7 +33,7 @@ def alone(*controls: str, patience: float = PATIENCE) -> Iterator[None]:
             file = stack.enter_context(_opened(LOCKS / control))
             while not _locked(file.fileno()):
                 if time.monotonic() > deadline:
-                    raise LabError(f"congestion control {control} is in use by another process: wait until that ends")
+                    raise InUse(f"congestion control {control} is in use by another process: wait until that ends")
                 time.sleep(PAUSE)
             _held.add(control)
             stack.callback(_held.discard, control)
@@ -45,12 +49,11 @@ def _opened(path: Path) -> IO[str]:
 
 
 def free(control: str) -> bool:
-    """Return True where no process holds a control's name."""
-    try:
-        with alone(control, patience=0.0):
-            return True
-    except LabError:
-        return False
+    """Return True where no other process holds a control's name. Raises LabError."""
+    if control in _held:
+        return True
+    with _opened(LOCKS / control) as file:
+        return _locked(file.fileno())
 
 
 def _locked(descriptor: int) -> bool:

@@ -4,10 +4,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from accesspoint.topologies.kernels.controls import alone
+from accesspoint.topologies.kernels import controls
+from accesspoint.topologies.kernels.controls import alone, free
 from accesspoint.topologies.requirements import ROOT, LabError
 
 HOLD = """
@@ -38,3 +40,10 @@ def test_a_name_is_held_by_one_process_until_it_ends() -> None:
     finally:
         other.kill()
         other.communicate()
+
+
+def test_a_name_that_cannot_be_asked_for_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(controls, "LOCKS", tmp_path / "file" / "locks")
+    with pytest.raises(LabError, match="congestion controls in BPF need root"):
+        free("vegas")
