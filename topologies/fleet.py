@@ -73,10 +73,14 @@ def engine() -> str | None:
     return shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
-def free_port() -> int:
-    """A TCP port on loopback that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def keep_port() -> socket.socket:
+    """Return a socket that keeps a free TCP port on loopback for its server, also while that one restarts.
+
+    Linux lets a server that sets SO_REUSEADDR listen beside a socket that does not listen; nobody else is given it."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return holder
 
 
 @dataclass
@@ -207,8 +211,9 @@ class Fleet:
         self._config, self._rates = config, rates
         self._database = database or f"sqlite:///{directory / 'fleet.db'}"
         self._agents, self._backups, self._traffic = agents, backups, traffic
-        self.engine_port = free_port()
-        self.urls = [f"http://127.0.0.1:{port or free_port()}" for port in rest]
+        self._kept = [keep_port() for _ in range(1 + len(rest))]
+        self.engine_port, *free = (holder.getsockname()[1] for holder in self._kept)
+        self.urls = [f"http://127.0.0.1:{port or own}" for port, own in zip(rest, free, strict=True)]
         self.parts: dict[str, Part] = {}
         self.access_points: list[FleetMember] = []
         self.token = ""
@@ -239,6 +244,8 @@ class Fleet:
         if self._relaying is not None:
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(self._loop)])
             self._relaying.join()
+        for holder in self._kept:
+            holder.close()
 
     def look(self) -> None:
         """Restart the processes that have ended."""

@@ -3,9 +3,11 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,22 @@ def ready(fleet: Fleet, name: str, replica: int = 0) -> bool:
 def change(fleet: Fleet, replica: int, downlink: int, path: str = WEIGHTS) -> None:
     answer = fleet.ask("PATCH", path, replica, json={"downlink": downlink}, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
+
+
+def test_ports_are_the_fleets_until_it_is_closed(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    ports = [fleet.engine_port, *(int(url.rpartition(":")[2]) for url in fleet.urls)]
+    for port in ports:
+        with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+            other.bind(("127.0.0.1", port))
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("127.0.0.1", port))
+            server.listen()
+    fleet.close()
+    for port in ports:
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", port))
 
 
 def test_both_replicas_show_every_access_point(fleet: Fleet) -> None:
