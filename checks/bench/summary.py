@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+
 from accesspoint.checks.bench.report import Row
 from accesspoint.experiments.runs import provenance
 from accesspoint.experiments.runs.store import write
@@ -28,10 +30,50 @@ from accesspoint.topologies.requirements import LabError
 
 Raw = Mapping[str, Any]
 Record = dict[str, Any]
-FIELDS: Mapping[str, type] = {
-    "commit": str, "started": str, "machine": dict, "load": list, "beside": bool, "raw": dict, "rows": list,
-}  # fmt: skip
 NOT_MEASURED = "not_measured"
+
+
+class Checked(BaseModel):
+    """A part of a file, with these fields and no others, each of its type."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class KeptMachine(Checked):
+    """`machine` of a file."""
+
+    system: str
+    processor: str
+    cores: int
+    memory: str
+    kernel: str
+
+
+class KeptRow(Checked):
+    """A row of a file: fields of `Row`."""
+
+    name: str
+    text: str
+    value: float | None
+    goal: float | None
+    at_least: bool
+    rounds: list[float]
+
+
+class KeptRecord(Checked):
+    """The measurement of a part in a file."""
+
+    commit: str
+    started: str
+    machine: KeptMachine
+    load: list[float] = Field(min_length=2, max_length=2)
+    beside: bool
+    raw: Record
+    rows: list[KeptRow]
+
+
+class Kept(RootModel[dict[str, KeptRecord]]):
+    """A file: the measurements, by the names of their parts."""
 
 
 class Part(Protocol):
@@ -102,18 +144,13 @@ def store(file: Path, records: Mapping[str, Record]) -> None:
 def read(file: Path) -> dict[str, Record]:
     """Read a summary. Raises LabError, which names the file."""
     try:
-        found = json.loads(file.read_text())
-        missing = [
-            (name, of) for name, one in found.items() for of in FIELDS if not isinstance(one.get(of), FIELDS[of])
-        ]
-        why = f"{missing[0][0]} has no {missing[0][1]}" if missing else ""
-    except (OSError, ValueError) as error:
+        return {name: one.model_dump() for name, one in Kept.model_validate_json(file.read_bytes()).root.items()}
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    except OSError as error:
         why = str(error)
-    except AttributeError:
-        why = "it is no summary of benchmarks"
-    if why:
-        raise LabError(f"{file} is damaged: {why}; remove it and run `make bench` again")
-    return dict(found)
+    raise LabError(f"{file} is damaged: {why}; remove it and run `make bench` again")
 
 
 def _rounded(value: float | str) -> float:
