@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import fsum
 from statistics import fmean, pstdev
 
-from accesspoint.experiments.measure.samples import Sample, averaged, mean_rate, percentile, values_within
+from accesspoint.experiments.measure.samples import Sample, averaged, mean_rate, mean_rates, percentile, values_within
 
 Value = int | float | str
 Point = Mapping[str, Value]
@@ -104,9 +104,7 @@ def variation(source: str, start: float = 0.0, end: float | None = None) -> Of:
     def of(raw: Raw) -> float | None:
         first, last = averaged(*raw.span(start, end))
         samples = raw.of("rate_mbps", source)
-        bins = [
-            mean_rate(samples, "rate_mbps", first + second, first + second + 1) for second in range(int(last - first))
-        ]
+        bins = mean_rates(samples, "rate_mbps", [(first + s, first + s + 1) for s in range(int(last - first))])
         return pstdev(bins) / fmean(bins) if len(bins) > 1 and any(bins) else None
 
     return of
@@ -181,7 +179,7 @@ def windows(raw: Raw, source: str, start: float, end: float, width: float) -> li
     of the timeline."""
     samples, first = raw.of("rate_mbps", source), round(start)
     begins = range(first, first + int(end - start - width) + 1)
-    return [mean_rate(samples, "rate_mbps", *raw.span(begin, begin + width)) for begin in begins]
+    return mean_rates(samples, "rate_mbps", [raw.span(begin, begin + width) for begin in begins])
 
 
 def least(source: str = "*", start: float = 0.0, end: float | None = None) -> Of:

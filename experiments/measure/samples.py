@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples, and figures of any: rates, percentiles. Pure: no clock, no files."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,12 +29,20 @@ def averaged(start: float, end: float) -> tuple[float, float]:
 
 def mean_rate(samples: Iterable[Sample], quantity: str, start: float, end: float) -> float:
     """Mean over [start, end), in the quantity's unit: a sample counts by the part of its span within."""
-    volume = 0.0
+    return mean_rates(samples, quantity, [(start, end)])[0]
+
+
+def mean_rates(samples: Iterable[Sample], quantity: str, spans: Sequence[tuple[float, float]]) -> list[float]:
+    """`mean_rate` over each of these spans, which begin and end in ascending order."""
+    starts, ends = zip(*spans, strict=True) if spans else ((), ())
+    volumes = [0.0] * len(spans)
     for sample in samples:
         if sample.quantity == quantity:
-            first, last = sample.time - sample.span / 2, sample.time + sample.span / 2
-            volume += sample.value * max(0.0, min(last, end) - max(first, start))
-    return volume / (end - start)
+            half = sample.span / 2
+            first, last = sample.time - half, sample.time + half
+            for place in range(bisect_right(ends, first), bisect_left(starts, last)):
+                volumes[place] += sample.value * (min(last, ends[place]) - max(first, starts[place]))
+    return [volume / (end - start) for volume, start, end in zip(volumes, starts, ends, strict=True)]
 
 
 def summed_up(samples: Iterable[Sample], quantities: Iterable[str], seconds: float) -> list[Sample]:

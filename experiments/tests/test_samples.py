@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from accesspoint.experiments.catalogue.ncr import headline
 from accesspoint.experiments.measure.run_data import Raw, longest_between_answers, longest_gap
-from accesspoint.experiments.measure.samples import Sample, averaged, by_source, mean_rate, percentile, summed_up
+from accesspoint.experiments.measure.samples import (
+    Sample,
+    averaged,
+    by_source,
+    mean_rate,
+    mean_rates,
+    percentile,
+    summed_up,
+)
 from accesspoint.experiments.runs import flent
 from accesspoint.experiments.tests import synthetic
 
@@ -25,6 +33,21 @@ def test_a_rate_is_the_volume_of_the_window_over_its_length() -> None:
     assert mean_rate(samples, "x", 0, 2) == pytest.approx(15)
     assert mean_rate(samples, "x", 0.5, 1.5) == pytest.approx(15), "a sample counts by its part within"
     assert mean_rate(samples, "x", 1.75, 2.0) == pytest.approx(20)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12), st.integers(0, 9))),
+    st.integers(1, 9), st.integers(1, 9), st.integers(0, 6),
+)  # fmt: skip
+def test_rates_of_windows_are_what_each_window_holds(
+    samples: list[tuple[int, int, int]], step: int, width: int, count: int
+) -> None:
+    windows = [(float(step * place), float(step * place + width)) for place in range(count)]
+    kept = [Sample(begin + span / 2, "x", float(value), float(span)) for begin, span, value in samples]
+    # Windows and samples begin and end at whole seconds: each second is in a window, or it is not.
+    seconds = [(begin + second, value) for begin, span, value in samples for second in range(span)]
+    held = [sum(value for second, value in seconds if start <= second < end) for start, end in windows]
+    assert mean_rates(kept, "x", windows) == pytest.approx([volume / width for volume in held])
 
 
 def test_a_gap_counts_as_nothing() -> None:
