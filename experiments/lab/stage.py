@@ -25,6 +25,7 @@ TICK = 0.1  # s between two looks at the clock
 STAGGER = 0.1  # s within which a flow starts: some round trips, and a part of what is not averaged
 LOOKS = 5  # at each flow's connections
 READY_TIMEOUT = 10.0  # s
+REPORT_TIMEOUT = 10.0  # s after the end; hosts wait for half of it for a server
 SENDERS = ("iperf3", "hosts")  # the kernel's names of programs
 RECENT = 1.0  # s that the live line is of
 MAX_RECENT = 200  # samples read for it
@@ -70,15 +71,18 @@ class PathLab:
 
 
 class Program:
-    """A command in a host, from now until the run ends. It may end by itself only if it `may_end`."""
+    """A command in a host, from now until the run ends. It may end by itself only if it `may_end`, and has to when the
+    run does if it `reports`."""
 
-    def __init__(self, host: Any, command: tuple[str, ...], take: Callable[[str], None] | None, may_end: bool) -> None:
+    def __init__(
+        self, host: Any, command: tuple[str, ...], take: Callable[[str], None] | None, may_end: bool, reports: bool
+    ) -> None:
         self.name = f"{command[0].rpartition('/')[2]} {' '.join(command[1:3])} at {host.name}"
-        self._take, self._may_end = take, may_end
+        self._take, self._may_end, self.reports = take, may_end or reports, reports
         self._said: list[str] = []
         self._news = threading.Condition()
         self.process = traffic.popen(host, list(command))
-        traffic.Reader(self.process, self._hear)
+        self._reader = traffic.Reader(self.process, self._hear)
 
     def _hear(self, line: str) -> None:
         with self._news:
@@ -99,6 +103,14 @@ class Program:
         code = self.process.poll()
         if code is not None and (code or not self._may_end):
             raise LabError(f"{self.name} ended in the middle of the run: {self._last()}")
+
+    def await_end(self, deadline: float) -> None:
+        """Return when all that it printed has been taken. deadline: of `time.monotonic`. Raises LabError."""
+        self._reader.join(max(0.0, deadline - time.monotonic()))
+        if self._reader.is_alive():
+            raise LabError(f"{self.name} did not end with the run: {self._last()}")
+        if self.process.wait():
+            raise LabError(f"{self.name} failed: {self._last()}")
 
     def _last(self) -> str:
         return next((line.strip() for line in reversed(self._said) if line.strip()), "no output")
@@ -125,7 +137,8 @@ class Stage:
         self.lab, self.arm, self.point = lab, arm, point
         self.seconds, self.scale = seconds, seconds / scene.seconds
         self.seed, self.directory, self.repeat = seed, directory, repeat
-        self.samples: list[Sample] = []
+        self.samples: list[Sample] = []  # of the run that was played, in order; what comes later is none
+        self._arriving: list[Sample] = []
         self.problems: list[str] = []  # what makes the run unfit, for people
         self.report: dict[str, Any] = {}
         self.found: dict[str, Any] = {}  # what parts of the traffic found out that is no sample
@@ -174,13 +187,19 @@ class Stage:
 
     def sample(self, when: float, quantity: str, value: float, span: float = 0.0, source: str = "") -> None:
         """Keeps a measurement. when: s since the clock's start, the middle of `span`."""
-        self.samples.append(Sample(when, quantity, value, span, source))
+        self._arriving.append(Sample(when, quantity, value, span, source))
 
     def program(
-        self, host: Any, *command: str, take: Callable[[str], None] | None = None, may_end: bool = False
+        self,
+        host: Any,
+        *command: str,
+        take: Callable[[str], None] | None = None,
+        may_end: bool = False,
+        reports: bool = False,
     ) -> Program:
-        """Starts a command in a host now; it ends with the run. take: gets each line that it prints."""
-        program = Program(host, command, take, may_end)
+        """Starts a command in a host now; it ends with the run. take: gets each line that it prints. reports: it ends
+        by itself when the run does, and what it prints then is waited for."""
+        program = Program(host, command, take, may_end, reports)
         self._programs.append(program)
         return program
 
@@ -190,7 +209,7 @@ class Stage:
         sender, receiver = self.ends(flow.direction, flow.station)
         port = traffic.IPERF_PORT + sum(before.streams for before, _, _ in self._flows)
         made = traffic.Transfer(
-            sender, receiver, address or self._address_of(flow), self.samples, self.started, quantity="rate_mbps",
+            sender, receiver, address or self._address_of(flow), self._arriving, self.started, quantity="rate_mbps",
             source=flow.name, port=port, streams=flow.streams, each=flow.each,
             options=options, stops="sender" if flow.direction == "up" else "receiver",
         )  # fmt: skip
@@ -235,7 +254,7 @@ class Stage:
         """Probes the round trip from now to the end; samples are of `source`."""
         seconds, before = self.seconds + self.started - time.time(), len(self._probes)
         made = traffic.Probe(
-            self.station(station), self.server, self.address, self.samples, self.started, seconds, self.seed + before,
+            self.station(station), self.server, self.address, self._arriving, self.started, seconds, self.seed + before,
             source, traffic.PROBE_PORT + before,
         )  # fmt: skip
         self._probes.append(made)
@@ -269,16 +288,18 @@ class Stage:
                 break
             action()
         load = cpu.read() | {"runner_cpu": round((time.process_time() - runner) / self.now(), 4)}
-        self._check(load, late, drops.since())
+        dropped = drops.since()
+        self._await_reports()
+        self._check(load, late, dropped)
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        pings = empty_pings(list(self.samples), -self._scene.early)
-        self.samples += [Sample(0.0, "empty_ping_ms", value) for value in pings]
-        self.samples[:] = sorted((s for s in list(self.samples) if 0 <= s.time <= self.seconds), key=lambda s: s.time)
+        arrived = list(self._arriving)
+        arrived += [Sample(0.0, "empty_ping_ms", value) for value in empty_pings(arrived, -self._scene.early)]
+        self.samples = sorted((s for s in arrived if 0 <= s.time <= self.seconds), key=lambda s: s.time)
 
     def live(self) -> str:
         """Return the rates and the round trip of the last second, in a line."""
         since, means = self.now() - RECENT, {"down": 0.0, "up": 0.0}
-        recent = [s for s in self.samples[-MAX_RECENT:] if s.time > since]
+        recent = [s for s in self._arriving[-MAX_RECENT:] if s.time > since]
         for flow, _, _ in self._flows:
             means[flow.direction] += _mean(
                 [s.value for s in recent if (s.quantity, s.source) == ("rate_mbps", flow.name)]
@@ -292,9 +313,9 @@ class Stage:
 
     def both_ways(self) -> list[Sample]:
         """The flows' rates by direction, `downlink_mbps` and `uplink_mbps`, summed up where several go the same way;
-        and the probe's samples. While it plays: those that there are."""
+        and the probe's samples, of the run that was played."""
         ways = {flow.name: flow.direction for flow, _, _ in self._flows}
-        return by_direction(list(self.samples), ways, self.seconds)
+        return by_direction(self.samples, ways, self.seconds)
 
     def _check(self, load: dict[str, float], late: list[float], drops: dict[str, int]) -> None:
         # The probes' timers if they have any answer: a queue may hold all of their packets.
@@ -330,6 +351,13 @@ class Stage:
             "radio_drops": radios,
             "problems": problems,
         }
+
+    def _await_reports(self) -> None:
+        """Hear what programs have to say at the end of a run that was not ended early. Raises LabError."""
+        deadline = time.monotonic() + REPORT_TIMEOUT
+        for program in self._programs:
+            if program.reports and not self._over:
+                program.await_end(deadline)
 
     def _processes(self) -> dict[str, int]:
         if isinstance(self.lab, PathLab) or not self.lab.controller:

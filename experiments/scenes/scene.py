@@ -72,7 +72,7 @@ class Sessions:
             host = stage.station(int(user.removeprefix("sta")))
             command = [str(HOSTS), "sessions", "run", str(model), "--to", stage.address, "--user", user, "--json"]
             command += ["--at", f"{stage.started:.6f}", "--congestion", stage.arm.cc]
-            stage.program(host, *command, take=lambda line: self._take(stage, line), may_end=True)
+            stage.program(host, *command, take=lambda line: self._take(stage, line), reports=True)
 
     def _take(self, stage: Stage, line: str) -> None:
         session: dict[str, Any] = json.loads(line) if line.startswith("{") else {"kind": "error"}

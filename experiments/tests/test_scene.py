@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +20,9 @@ from accesspoint.experiments.scenes.scene import HOSTS, AccessPoint, At, Flow, L
 from accesspoint.topologies.kernels.controls import alone
 from accesspoint.topologies.links.profiles import PROFILES
 from accesspoint.topologies.requirements import ROOT, congestion_controls
+
+if TYPE_CHECKING:
+    from accesspoint.experiments.lab.stage import Stage
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
@@ -40,7 +44,8 @@ def played(scene: Scene, folder: Path) -> Raw:
         "    with scene.lab(arm, 'apswitch', folder / 'logs') as lab:\n"
         "        stage = Stage(lab, scene, arm, {}, seconds, 1, folder)\n"
         "        stage.play()\n"
-        "    (folder / 'made').write_bytes(pickle.dumps((stage.samples, stage.report)))\n"
+        "        made = pickle.dumps((stage.samples, stage.report))\n"
+        "    (folder / 'made').write_bytes(made)\n"
         "    return 0\n"
         "sys.exit(contain.run(main))\n"
     )
@@ -81,6 +86,22 @@ def test_stations_with_sessions_programs_and_events(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["flows"]["download"]["congestion_control"] == "reno"
     assert report["probes_unanswered"] is not None and report["drops"] == {}
+
+
+class Joined:
+    """The second host reaches the server's first address, too."""
+
+    def prepare(self, stage: "Stage") -> None:
+        link = stage.lab.links[1]
+        link.a.ip("route", "add", stage.address, "via", link.b_ip)
+
+
+def test_sessions_that_the_end_cuts_off_are_kept(tmp_path: Path) -> None:
+    # The server's word about them comes 0.4 s after the end.
+    links = tuple(Link(name, "server", {"rate": "8mbit", "delay": "200ms"}) for name in ("sta1", "sta2"))
+    traffic = (Joined(), Sessions(users=2, length=20_000, direction="down", period=1.0))
+    raw = played(Multihomed(links, 10, traffic), tmp_path)
+    assert raw.sources("session_bytes") == ["sta1", "sta2"]  # the first one sends all the time
 
 
 @pytest.mark.realtime
