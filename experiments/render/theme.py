@@ -7,6 +7,7 @@ one where the reader's scheme is dark.
 """
 
 import io
+import re
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ SETTINGS: dict[str, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
     "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
 }  # fmt: skip
+_HASHED = re.compile(r'(?<= id=")[a-z][0-9a-f]{10}(?=")')
+_USED = re.compile(r'( id="|#)([a-z][0-9a-f]{10})\b')
 
 
 def save(name: str, draw: Callable[[], Figure], directory: Path) -> None:
@@ -57,7 +60,14 @@ def save(name: str, draw: Callable[[], Figure], directory: Path) -> None:
     drawn = io.StringIO()
     with mpl.rc_context(SETTINGS):  # type: ignore[arg-type]
         draw().savefig(drawn, format="svg", metadata={"Date": None})
-    (directory / f"{name}.svg").write_text(with_dark(drawn.getvalue()))
+    (directory / f"{name}.svg").write_text(with_dark(numbered(drawn.getvalue())))
+
+
+def numbered(svg: str) -> str:
+    """Replace the identifiers that are hashes by numbers in their order: of a place on the page matplotlib hashes all
+    digits, and the last one is another on another processor."""
+    numbers = {name: f"{name[0]}{number}" for number, name in enumerate(dict.fromkeys(_HASHED.findall(svg)), start=1)}
+    return _USED.sub(lambda used: f"{used[1]}{numbers.get(used[2], used[2])}", svg)
 
 
 def with_dark(svg: str) -> str:
