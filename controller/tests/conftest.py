@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: a lab with each real switch that can run here, a database of each kind."""
+"""Fixtures: a lab with each real switch that can run here, a database of each kind, the API of a controller."""
 
 import io
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
 from accesspoint.checks.harness.switches import TARGETS, SwitchLab, lab, missing
+from accesspoint.checks.harness.waiting import free_port
 from accesspoint.controller.apctl import __main__ as command_line
+from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.database import connect
 
+from .application import Api
 from .databases import missing_postgresql, postgresql
+from .test_config import access_point
+from .test_entries import PIPELINE
 
 Apctl = Callable[..., tuple[int, str, str]]
 
@@ -92,3 +98,21 @@ def engine(
         connection.execute(sa.text("DROP SCHEMA public CASCADE"))
         connection.execute(sa.text("CREATE SCHEMA public"))
     made.dispose()
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    """With one access point that keeps trying to connect."""
+    made = Api(tmp_path)
+    config = access_point(pipeline=PIPELINE, address=f"127.0.0.1:{free_port()}", rules=[{"name": "dns", "class_id": 3}])
+    await made.start(AccessPointConfig.model_validate(config))
+    yield made
+    await made.backend.stop()
+    await made.service.close()
+
+
+@pytest.fixture
+async def client(api: Api) -> AsyncIterator[httpx.AsyncClient]:
+    """An admin's."""
+    async with api.client() as made:
+        yield made

@@ -23,9 +23,9 @@ from accesspoint.controller.config import AccessPointConfig, Day, Period, Rule, 
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.store import document
 
+from .application import CHANGE
 from .test_agent import IPV4, MEMBERS, Two
 from .test_entries import config
-from .test_rest import CHANGE
 
 RULE = Rule(name="voice", dscp=46, class_id=3)
 

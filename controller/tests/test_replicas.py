@@ -15,9 +15,9 @@ from accesspoint.checks.harness.waiting import free_port, until
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.store import Change, LastAdmin, Store
 
+from .application import AP, CHANGE, Api
 from .test_config import access_point
 from .test_entries import PIPELINE
-from .test_rest import AP, CHANGE, Api
 
 CHANGES = 200
 

@@ -36,9 +36,9 @@ from accesspoint.controller.fleet.remote_backend import RemoteBackend
 from accesspoint.controller.state.database import connect
 from accesspoint.controller.state.store import Store, document
 
+from .application import CHANGE
 from .test_agent import observe
 from .test_reconciler import SOON, WITHIN, Point, Switch, VirtualLoop, made
-from .test_rest import CHANGE
 
 NAME = "ap1"
 TAKES = 0.005

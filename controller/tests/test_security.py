@@ -21,9 +21,9 @@ from accesspoint.controller.api.security import FAILURES_AT_ONCE, LOGINS_AT_ONCE
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state import store as store_module
 
+from .application import AP, Api
 from .test_config import access_point
 from .test_entries import PIPELINE
-from .test_rest import AP, Api
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from accesspoint.controller.config import AccessPointConfig
 from accesspoint.controller.state.database import ACCESS_POINTS, REVISIONS, connect
 
+from .application import AP, Api
 from .test_config import access_point
 from .test_entries import PIPELINE
-from .test_rest import AP, Api
 
 VOICE = {"name": "voice", "dscp": 46, "class_id": 3}
 CALLS = {"name": "calls", "dscp": 46, "class_id": 4, "src_port": [0, 65535]}
