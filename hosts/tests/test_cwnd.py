@@ -130,11 +130,13 @@ def test_partly_deployed() -> None:
             assert eventually(terminal.bounds, 120)
         # A terminal without the middleware is neither counted nor bounded, and one with it is not starved.
         assert eventually(lambda: counted(first) == (2, 2)), first.status()
-        before = [flow.info()[0]["acked"] for flow in flows]
+        before = [flow.info()[0] for flow in flows]
         time.sleep(6)
         after = [flow.info()[0] for flow in flows]
-        assert all(now["acked"] - old > 30_000 for now, old in zip(after, before, strict=True)), (before, after)
-        assert after[2]["cwnd"] > max(after[0]["cwnd"], after[1]["cwnd"])
+        sent = [now["acked"] - old["acked"] for now, old in zip(after, before, strict=True)]
+        assert min(sent) > 30_000, (before, after)
+        # A bound of the moment may be above the window without one, which grows as long as nothing is lost.
+        assert sent[2] > 2 * max(sent[:2]) and after[2]["cwnd"] > 2 * before[2]["cwnd"], (before, after)
         with pytest.raises(LabError, match="no middleware runs here"):
             plain.status()
 
