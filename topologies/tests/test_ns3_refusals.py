@@ -428,7 +428,8 @@ with wired() as lab:
 
 def test_a_controller_that_is_not_ready_leaves_no_alarm() -> None:
     assert said("""
-virtual.AccessPoint = type("Deaf", (virtual.AccessPoint,), {"run": lambda self: virtual.asyncio.sleep(1, self)})
+deaf = {"run": lambda self: virtual.asyncio.sleep(1, self)}
+virtual.ManagedAccessPoint = type("Deaf", (virtual.ManagedAccessPoint,), deaf)
 rung, kept = [], virtual.VirtualLoop.run_ready
 virtual.VirtualLoop.run_ready = lambda self: (rung.append(self.time()), kept(self))
 with wired() as lab:
