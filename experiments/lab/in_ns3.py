@@ -43,7 +43,7 @@ class SimulatedStage:
         self.found: dict[str, Any] = {}
         self._scene = scene
         self._flows: list[tuple[Flow, float, Transfer]] = []
-        self._probes: list[Probe] = []
+        self._probes: list[tuple[str, Probe]] = []
 
     def __getattr__(self, name: str) -> Any:
         raise LabError(f"the scene needs real hosts, for `{name}` of its stage: leave LAB=ns3 out")
@@ -58,9 +58,9 @@ class SimulatedStage:
         )  # fmt: skip
         self._flows.append((flow, start, made))
 
-    def probe(self, station: int) -> None:
+    def probe(self, station: int, source: str = "") -> None:
         """Probe the round trip, as Stage.probe does."""
-        self._probes.append(self.lab.probe(station))
+        self._probes.append((source, self.lab.probe(station)))
 
     def play(self) -> list[Sample]:
         """Prepare the traffic and play the timeline; return the samples. Raises LabError."""
@@ -68,8 +68,8 @@ class SimulatedStage:
             part.prepare(self)
         self.lab.run(self.started + self.seconds)
         samples = [sample for flow, start, made in self._flows for sample in self._rates(flow, start, made)]
-        for probe in self._probes:
-            samples += self._trips(probe)
+        for source, probe in self._probes:
+            samples += self._trips(source, probe)
         samples += [Sample(0.0, "empty_ping_ms", value) for value in empty_pings(samples)]
         return sorted((s for s in samples if 0 <= s.time <= self.seconds), key=lambda s: s.time)
 
@@ -87,12 +87,16 @@ class SimulatedStage:
             add("stream_mbps", f"{flow.name}/{stream}", made.rates(stream))
         return samples
 
-    def _trips(self, probe: "Probe") -> list[Sample]:
+    def _trips(self, source: str, probe: "Probe") -> list[Sample]:
         quantities: list[tuple[str, Callable[[Any], float]]] = [
             ("ping_ms", lambda row: row[1]), ("delay_up_ms", lambda row: row[2]), ("delay_down_ms", lambda row: row[3]),
         ]  # fmt: skip
         rows = probe.answers()[0].tolist()
-        return [Sample(row[0] - self.started, quantity, of(row) * 1e3) for row in rows for quantity, of in quantities]
+        return [
+            Sample(row[0] - self.started, quantity, of(row) * 1e3, source=source)
+            for row in rows
+            for quantity, of in quantities
+        ]
 
 
 def require(scene: Wires, arm: Arm, target: str = targets.DEFAULT) -> None:

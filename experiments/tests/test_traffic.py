@@ -2,6 +2,7 @@
 """The output of iperf3, and the probe on loopback."""
 
 import contextlib
+import inspect
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from accesspoint.checks.harness.waiting import eventually, free_port
 from accesspoint.experiments.experiment import Arm
+from accesspoint.experiments.lab.in_ns3 import SimulatedStage
 from accesspoint.experiments.lab.stage import Flow, Stage
 from accesspoint.experiments.lab.traffic import Transfer, parse_interval
 from accesspoint.experiments.measure.samples import Sample
@@ -221,3 +223,10 @@ def test_a_radio_that_drops_frames_is_told() -> None:
 def test_an_unfit_lab_is_told(cpu: dict[str, float], late: float, tcp: str, cc: str, problem: str) -> None:
     problems = check(QUIET | cpu, {"downlink": [tcp]}, late, cc)["problems"]
     assert len(problems) == 1 and problems[0].startswith(problem)
+
+
+@pytest.mark.parametrize("name", ["probe", "transfer"])
+def test_simulated_stage_takes_what_a_stage_takes(name: str) -> None:
+    """Flow and Probe are prepared by both."""
+    real, simulated = (inspect.signature(getattr(stage, name)) for stage in (Stage, SimulatedStage))
+    assert simulated == real
