@@ -15,6 +15,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,13 +68,17 @@ def run(outcome: Outcome, *command: str) -> int:
         return 130
     print(f"== {' '.join(command)}", flush=True)
     if outcome.shown:
-        return subprocess.run(command, cwd=ROOT).returncode
-    began = time.monotonic()
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
-    return done.returncode
+        code = subprocess.run(command, cwd=ROOT).returncode
+    else:
+        began = time.monotonic()
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        code = done.returncode
+        print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
+    if code in (-signal.SIGINT, 128 + signal.SIGINT):
+        INTERRUPTED.set()  # this thread may hear of it before the main one does
+    return code
 
 
 def call(outcome: Outcome, *command: str) -> None:
