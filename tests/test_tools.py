@@ -5,14 +5,11 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from accesspoint.checks.harness.waiting import eventually
 
 ROOT = Path(__file__).parent.parent
 SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
@@ -189,26 +186,6 @@ def test_missing_tools_are_named_at_the_start(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert done.stderr == "error: no-such-tool is missing: needed to do it: apt install it\n"
-
-
-def test_interrupt_begins_no_other_command(tmp_path: Path) -> None:
-    script = RUNNER + (
-        "def part(*words):\n"
-        "    return lambda outcome, marks: [runner.call(outcome, *words), runner.call(outcome, 'echo', 'the second')]\n"
-        "begin = 'touch ' + sys.argv[1] + '; sleep 600'\n"
-        "runner.PARTS = {'one': part('sleep', '600'), 'two': part('sh', '-c', begin), 'after': part('true')}\n"
-        "runner.CONTENTS = dict.fromkeys(runner.PARTS, 'a part')\n"
-        "runner.ROWS = (('one',), ('two', 'after'))\n"
-        "sys.exit(runner.main([]))\n"
-    )
-    begun, pipe = tmp_path / "begun", subprocess.PIPE
-    command = ["env", "--default-signal=INT", sys.executable, "-c", script, str(begun)]
-    running = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, process_group=0)
-    assert eventually(begun.exists)
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-    said, errors = running.communicate(timeout=240)
-    assert running.returncode == 130 and errors.startswith("interrupted after ")
-    assert "the second" not in said and "== after" not in said
 
 
 def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:

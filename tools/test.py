@@ -15,11 +15,9 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -45,9 +43,6 @@ TOOLS = BEFOREHAND | {
     "clang": "build the hosts' BPF programs: tools/install.sh bpf",
 }
 
-INTERRUPTED = threading.Event()
-"""Set by Ctrl-C, which ends the commands that run; no other one is begun."""
-
 
 @dataclass
 class Outcome:
@@ -64,21 +59,15 @@ class Outcome:
 
 def run(outcome: Outcome, *command: str) -> int:
     """Run a command in the checkout; return its exit code."""
-    if INTERRUPTED.is_set():
-        return 130
     print(f"== {' '.join(command)}", flush=True)
     if outcome.shown:
-        code = subprocess.run(command, cwd=ROOT).returncode
-    else:
-        began = time.monotonic()
-        done = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        )
-        code = done.returncode
-        print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
-    if code in (-signal.SIGINT, 128 + signal.SIGINT):
-        INTERRUPTED.set()  # this thread may hear of it before the main one does
-    return code
+        return subprocess.run(command, cwd=ROOT).returncode
+    began = time.monotonic()
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
+    return done.returncode
 
 
 def call(outcome: Outcome, *command: str) -> None:
@@ -221,8 +210,6 @@ def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dic
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
-            if INTERRUPTED.is_set():
-                return
             print(f"\n== {name} ({CONTENTS[name]})", flush=True)
             start = time.monotonic()
             PARTS[name](outcomes[name + suffix], marks)
@@ -232,13 +219,8 @@ def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dic
         print(f"\n== {AT_ONCE} at a time: {'; '.join(', '.join(row) for row in rows)}")
         print("   (the output of all rows but the first appears when a command has ended)", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [pool.submit(run_row, row) for row in rows]
-        try:
-            for done in running:
-                done.result()
-        except KeyboardInterrupt:
-            INTERRUPTED.set()
-            raise
+        for done in [pool.submit(run_row, row) for row in rows]:
+            done.result()
     return outcomes
 
 
@@ -344,18 +326,14 @@ def main(words: list[str]) -> int:
     if options.asked:
         return 0
     began = time.monotonic()
-    try:
-        if options.quick:
-            outcomes = quick(options.part)
-        elif options.part:
-            outcomes = run_rows((options.part,), "" if options.all else FAST)
-        else:
-            outcomes = run_rows(ROWS, FAST)
-            if options.all:
-                outcomes |= run_rows((ALL_ROW,), REST, " (all)")
-    except KeyboardInterrupt:
-        print(f"interrupted after {time.monotonic() - began:.0f} s", file=sys.stderr)
-        return 130
+    if options.quick:
+        outcomes = quick(options.part)
+    elif options.part:
+        outcomes = run_rows((options.part,), "" if options.all else FAST)
+    else:
+        outcomes = run_rows(ROWS, FAST)
+        if options.all:
+            outcomes |= run_rows((ALL_ROW,), REST, " (all)")
     print(f"\n{time.monotonic() - began:.0f} s in all")
     print(summary(outcomes))
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
