@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,28 @@ def test_thrift_is_served_at_bmv2s_port(start: Start) -> None:
     # The log says why a call is refused, which a code alone does not tell the client.
     call(thrift, b"standard:bm_mt_get_num_entries")
     assert eventually(lambda: "bm_mt_get_num_entries is refused: argument 2 is missing" in output.read_text())
+
+
+@pytest.mark.long  # the switch waits for 10 s
+def test_thrift_call_that_does_not_end_leaves_its_place(start: Start) -> None:
+    address, thrift = free_address(), free_port()
+    output = start(
+        address, *("--no-p4", "--log-console", "--thrift-port", str(thrift)), "--", "--grpc-server-addr", address
+    )
+    assert eventually(lambda: f"Thrift on 127.0.0.1:{thrift}" in output.read_text())
+
+    def is_served() -> bool:
+        with suppress(OSError):
+            return b"bm_mgmt_get_info" in call(thrift, b"standard:bm_mgmt_get_info")
+        return False
+
+    with ExitStack() as held:
+        for _ in range(64):
+            client = held.enter_context(socket.create_connection(("127.0.0.1", thrift), WAIT))
+            client.sendall(b"\x80")
+        assert not is_served()
+        assert eventually(is_served, pause=0.5)
+    assert "Thrift: disconnected: a call did not end within 10 s" in output.read_text()
 
 
 def test_several_simple_switches_run_side_by_side(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`message`] | Thrift's binary protocol, bounded |
+//! | `connection` | a client's connection, on which a message has its time |
 //! | `call` | arguments of a call, and its refusal |
 //! | `handles` | handles of entries, of nodes of multicast groups, and mirroring sessions |
 //! | `tables`, `profiles`, `arrays`, `copies`, `target` | the methods |
@@ -16,6 +17,7 @@
 mod arrays;
 mod call;
 mod code;
+mod connection;
 mod copies;
 mod handles;
 mod keys;
@@ -25,7 +27,7 @@ mod profiles;
 mod tables;
 mod target;
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +38,7 @@ use apswitch_dataplane::client_log::log_address;
 use apswitch_dataplane::control::{Dataplane, Program, Update, UpdateError};
 
 use call::{Answered, Call, Codes, Refusal, application};
+use connection::Connection;
 use handles::State;
 use message::{Answer, Calls, Message, reason, reply};
 
@@ -43,9 +46,11 @@ use message::{Answer, Calls, Message, reason, reply};
 const MAX_CLIENTS: usize = 64;
 /// Updates in one write.
 const BATCH: usize = 4096;
-/// Time that an answer may wait for a client that takes none of it.
-const MAX_WRITE_TIME: Duration = Duration::from_secs(10);
-/// Silence after which a client that sent no call is cut off.
+/// Time from the first byte of a call to its last one.
+const MAX_CALL_TIME: Duration = Duration::from_secs(10);
+/// Time in which a client has to take an answer.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(60);
+/// Time for which a client that sent no call is listened to until it is cut off.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Time to the next try when the kernel has no more descriptors.
 const RETRY: Duration = Duration::from_millis(100);
@@ -129,23 +134,30 @@ impl Server {
     fn answer(&self, stream: TcpStream, peer: SocketAddr) -> Result<(), String> {
         let say = |error: io::Error| error.to_string();
         stream.set_nodelay(true).map_err(say)?;
-        stream.set_write_timeout(Some(MAX_WRITE_TIME)).map_err(say)?;
-        let mut output = stream.try_clone().map_err(say)?;
-        let mut calls = Calls::new(BufReader::new(stream.try_clone().map_err(say)?));
+        let mut output = Connection::new(stream.try_clone().map_err(say)?);
+        let mut send = |bytes: &[u8]| {
+            output.allow(MAX_ANSWER_TIME, "an answer was not taken within 60 s");
+            output.write_all(bytes).map_err(say)
+        };
+        let mut calls = Calls::new(BufReader::new(Connection::new(stream.try_clone().map_err(say)?)));
         loop {
             // Between two calls a client may be silent for as long as it likes.
+            calls.input().get_mut().wait();
+            if !calls.begins().map_err(say)? {
+                return Ok(());
+            }
+            calls.input().get_mut().allow(MAX_CALL_TIME, "a call did not end within 10 s");
             match calls.next_call() {
-                Ok(None) => return Ok(()),
-                Ok(Some(message)) => {
+                Ok(message) => {
                     let answer = self.call(&message, peer);
                     let bytes = reply(method(&message.name), message.sequence, answer);
-                    output.write_all(&bytes.map_err(|error| reason(&error))?).map_err(say)?;
+                    send(&bytes.map_err(|error| reason(&error))?)?;
                 }
                 Err((from, error)) => {
                     if let Some((name, sequence)) = from
                         && let Ok(bytes) = reply(method(&name), sequence, Answer::Refused(reason(&error)))
                     {
-                        output.write_all(&bytes).map_err(say)?;
+                        send(&bytes)?;
                         drain(stream);
                     }
                     return Err(reason(&error));
@@ -237,9 +249,9 @@ fn method(name: &str) -> &str {
 }
 
 /// Reads on for a while: a client that is cut off while it sends sees no answer.
-fn drain(mut stream: TcpStream) {
+fn drain(stream: TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
-    let _ = stream.set_read_timeout(Some(MAX_DRAIN_TIME));
-    let mut rest = io::Read::take(&mut stream, 64 << 20);
-    let _ = io::copy(&mut rest, &mut io::sink());
+    let mut input = Connection::new(stream);
+    input.allow(MAX_DRAIN_TIME, "");
+    let _ = io::copy(&mut input.take(64 << 20), &mut io::sink());
 }

@@ -121,16 +121,23 @@ impl<R: BufRead> Calls<R> {
         Calls(TBinaryInputProtocol::with_config(Limited { inner, left: 0 }, true, config))
     }
 
-    /// Returns the next call, or `None` when the client has ended.
-    pub fn next_call(&mut self) -> Result<Option<Message>, Unreadable> {
-        if self.0.transport.inner.fill_buf().map_err(|error| (None, error.into()))?.is_empty() {
-            return Ok(None);
-        }
+    /// Returns what calls are read from.
+    pub fn input(&mut self) -> &mut R {
+        &mut self.0.transport.inner
+    }
+
+    /// Waits for the first byte of a call; false: the client has ended.
+    pub fn begins(&mut self) -> io::Result<bool> {
+        Ok(!self.input().fill_buf()?.is_empty())
+    }
+
+    /// Returns the next call.
+    pub fn next_call(&mut self) -> Result<Message, Unreadable> {
         self.0.transport.left = MAX_CALL_LEN;
         let start = self.0.read_message_begin().map_err(|error| (None, error))?;
         let (name, sequence) = (start.name, start.sequence_number);
         match self.read_struct() {
-            Ok(arguments) => Ok(Some(Message { name, sequence, arguments })),
+            Ok(arguments) => Ok(Message { name, sequence, arguments }),
             Err(error) => Err((Some((name, sequence)), error)),
         }
     }
@@ -278,14 +285,14 @@ mod tests {
         ];
         let bytes = [call("standard:a", 7, &arguments).unwrap(), call("standard:b", 8, &Vec::new()).unwrap()].concat();
         let mut calls = Calls::new(&bytes[..]);
-        let first = calls.next_call().unwrap().unwrap();
+        let first = calls.next_call().unwrap();
         assert_eq!((first.name.as_str(), first.sequence, &first.arguments), ("standard:a", 7, &arguments));
-        assert_eq!(calls.next_call().unwrap().unwrap().name, "standard:b");
-        assert_eq!(calls.next_call().unwrap(), None);
+        assert_eq!(calls.next_call().unwrap().name, "standard:b");
+        assert!(!calls.begins().unwrap());
     }
 
     /// A field with this type's byte, and what follows.
-    fn hostile(rest: &[u8]) -> Result<Option<Message>, String> {
+    fn hostile(rest: &[u8]) -> Result<Message, String> {
         let mut bytes = call("standard:x", 0, &Vec::new()).unwrap();
         bytes.pop();
         bytes.extend(rest);

@@ -81,7 +81,7 @@ impl Switch {
             _ => "simple_switch",
         };
         (&self.client).write_all(&call(&format!("{service}:{method}"), sequence, &arguments).unwrap()).unwrap();
-        let answer = self.answers.borrow_mut().next_call().unwrap().unwrap();
+        let answer = self.answers.borrow_mut().next_call().unwrap();
         assert_eq!((answer.name.as_str(), answer.sequence), (method, sequence));
         match answer.arguments.as_slice() {
             [] => Answer::Value(None),
