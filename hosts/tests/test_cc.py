@@ -105,6 +105,21 @@ def test_loaded_until_unloaded() -> None:
     assert not {kernel_name(name) for name in CONTROLS} & set(available())
 
 
+def test_kernel_has_forgotten_what_is_unloaded() -> None:
+    done = in_private_mounts(
+        """
+        mount -t bpf bpf /sys/fs/bpf
+        for round in $(seq 30); do
+            "$HOSTS" cc load westwood > /dev/null
+            "$HOSTS" cc unload westwood
+            cat /proc/sys/net/ipv4/tcp_available_congestion_control
+        done
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 30 and "westwood" not in done.stdout
+
+
 @pytest.mark.realtime
 def test_the_pages_commands() -> None:
     block = re.search(r"^<!-- namespace -->\n```sh\n(.*?)^```", PAGE.read_text(), re.M | re.S)

@@ -7,6 +7,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{Link, MapCore, MapType, ObjectBuilder};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +19,8 @@ use hosts_base::{About, Error};
 
 /// Bytes of the ring of recorded events: seconds of a fast connection, should the reader be late.
 const RING_BYTES: u32 = 16 << 20;
+/// Time for the kernel to forget a control.
+const MAX_FORGET_TIME: Duration = Duration::from_secs(10);
 const BPF_FS_MAGIC: libc::__fsword_t = 0xcafe_4a11;
 
 /// Load `control` and pin it below `bpffs`, a BPF file system.
@@ -37,15 +41,17 @@ pub fn run(control: &Control, settings: &Settings) -> Result<(), Error> {
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
             signals.push(signal(kind).about("catch signals")?);
         }
-        let (_link, _object) = attach(control, settings, false)?;
+        let (link, _object) = attach(control, settings, false)?;
         println!("{} is loaded as {}", control.name, control.kernel_name);
         let [a, b, c] = &mut signals[..] else { unreachable!("three signals") };
         tokio::select! { _ = a.recv() => (), _ = b.recv() => (), _ = c.recv() => () }
+        drop(link);
+        is_forgotten(control);
         Ok(())
     })
 }
 
-/// Remove the pin of `control`. Errors: it is not loaded, or a process holds it.
+/// Remove the pin of `control`, and wait until it is unloaded. Errors: it is not loaded, or a process holds it.
 pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
     let pin = pin(bpffs, control);
     match fs::remove_file(&pin) {
@@ -53,7 +59,13 @@ pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
             if let Some(directory) = pin.parent() {
                 let _ = fs::remove_dir(directory); // others may be pinned there
             }
-            Ok(())
+            match is_forgotten(control) {
+                true => Ok(()),
+                false => Err(Error::new(format!(
+                    "{} is not pinned any more, and still loaded: another process holds it",
+                    control.name
+                ))),
+            }
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(match loaded::find(control)? {
             Some(_) => Error::new(format!(
@@ -65,6 +77,19 @@ pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
         }),
         Err(e) => Err(e).about(pin.display()),
     }
+}
+
+/// Wait until the kernel has forgotten `control`, which it does some time after the last holder of the link is gone: who
+/// loads it next is not refused. False: it has not, as somebody else holds it.
+pub(super) fn is_forgotten(control: &Control) -> bool {
+    let end = Instant::now() + MAX_FORGET_TIME;
+    while loaded::available().iter().any(|name| name == control.kernel_name) {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
 }
 
 /// Return the path of `control`'s pin.

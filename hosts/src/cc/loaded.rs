@@ -2,6 +2,7 @@
 //! Loaded congestion controls, found through the kernel's BPF links, whatever process holds them.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -37,6 +38,12 @@ pub fn all() -> Result<HashMap<String, Loaded>, Error> {
         }
     }
     Ok(found)
+}
+
+/// Return the kernel's names of all controls that a socket can choose now.
+pub fn available() -> Vec<String> {
+    let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    names.split_whitespace().map(String::from).collect()
 }
 
 /// Return the loaded `control`, or None.

@@ -56,7 +56,7 @@ fn callback_name<S: serde::Serializer>(number: &u32, serializer: S) -> Result<S:
 /// Load `control` and write the events of all its sockets to standard output, JSON lines, until SIGINT or SIGTERM, for
 /// `limit`, or until the reader closes; then unload it. Errors: events were lost because the reader was too slow.
 pub fn record(control: &Control, settings: &Settings, limit: Option<Duration>) -> Result<(), Error> {
-    let (_link, object) = load::attach(control, settings, true)?;
+    let (link, object) = load::attach(control, settings, true)?;
     let out = RefCell::new((BufWriter::with_capacity(1 << 16, io::stdout().lock()), Ok(())));
     let events = object.maps().find(|m| m.name() == "events").expect("a control has a ring");
     let mut builder = RingBufferBuilder::new();
@@ -81,6 +81,8 @@ pub fn record(control: &Control, settings: &Settings, limit: Option<Duration>) -
     let ready = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
     let outcome = wait(ready, limit, poll);
     outcome.and_then(|()| poll()).or_else(reader_gone).about("write events")?;
+    drop(link);
+    load::is_forgotten(control);
     match missed(&object) {
         0 => Ok(()),
         n => Err(Error::new(format!("{n} events came faster than they could be written: record fewer connections"))),

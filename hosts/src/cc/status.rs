@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Status of the controls, and of this network namespace's sockets that use them.
 
-use std::fs;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -27,8 +26,7 @@ struct ControlRow {
 
 /// Print all controls. Needs no rights; without them the options of loaded controls show their defaults.
 pub fn list(format: Format) {
-    let kernel = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
-    let available: Vec<_> = kernel.split_whitespace().collect();
+    let available = loaded::available();
     let known = loaded::all().unwrap_or_default();
     let rows: Vec<_> = CONTROLS.iter().map(|c| control_row(c, known.get(c.kernel_name), &available)).collect();
     let columns = ["name", "kernel's name", "loaded", "options", "counters", "about"];
@@ -38,14 +36,14 @@ pub fn list(format: Format) {
     });
 }
 
-fn control_row(control: &'static Control, known: Option<&Loaded>, available: &[&str]) -> ControlRow {
+fn control_row(control: &'static Control, known: Option<&Loaded>, available: &[String]) -> ControlRow {
     let values = known.and_then(|l| l.options().ok());
     let values = values.unwrap_or_else(|| control.options.iter().map(|o| o.default).collect());
     let counts = known.and_then(|l| l.counters().ok()).unwrap_or_default();
     ControlRow {
         name: control.name,
         kernel_name: control.kernel_name,
-        loaded: known.is_some() || available.contains(&control.kernel_name),
+        loaded: known.is_some() || available.iter().any(|name| name == control.kernel_name),
         options: control.options.iter().zip(values).map(|(o, v)| (o.name.to_string(), v.into())).collect(),
         counters: control.counters.iter().zip(counts).map(|(n, v)| (n.to_string(), v.into())).collect(),
         about: control.about,
