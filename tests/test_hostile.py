@@ -23,8 +23,9 @@ from accesspoint.checks.hostile import report
 from accesspoint.checks.hostile.__main__ import select
 from accesspoint.checks.hostile.attack import load
 from accesspoint.checks.hostile.measure import UNANSWERED, Bystander, Result, percentile
-from accesspoint.checks.hostile.servers import MARK, SERVERS, Counter, family, mark
+from accesspoint.checks.hostile.servers import MARK, SERVERS, Counter, mark
 from accesspoint.checks.hostile.tools import mutate
+from accesspoint.topologies.processes import family
 from accesspoint.topologies.requirements import ROOT
 
 

@@ -28,7 +28,7 @@ from scapy.utils import RawPcapReader, RawPcapWriter
 from accesspoint.topologies import targets
 from accesspoint.topologies.links import veth
 from accesspoint.topologies.namespaces.contain import stop_process
-from accesspoint.topologies.processes import last_line
+from accesspoint.topologies.processes import family, last_line
 from accesspoint.topologies.requirements import ROOT, LabError
 
 HOSTS = Path(os.environ.get("HOSTS", ROOT / "target/release/hosts"))
@@ -153,16 +153,6 @@ class Server(ABC):
     def close(self) -> None:
         """Ends what was started."""
         self._stack.close()
-
-
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
-    found = [pid]
-    for parent in found:
-        with suppress(OSError):
-            for task in Path(f"/proc/{parent}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-    return found
 
 
 def listens(address: str) -> bool:

@@ -24,6 +24,7 @@ import pytest
 from accesspoint.checks.harness.switches import STATION, End
 from accesspoint.checks.harness.waiting import eventually
 from accesspoint.topologies.fleet import Fleet, Part, missing
+from accesspoint.topologies.processes import family
 from accesspoint.topologies.requirements import ROOT
 
 from .databases import answers, missing_postgresql, prepared
@@ -189,8 +190,7 @@ class Table:
 
 def signal_all(process: int, number: signal.Signals) -> None:
     """Send a signal to a process and its children, which do the work of a database."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    for each in (process, *map(int, children)):
+    for each in family(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, number)
 

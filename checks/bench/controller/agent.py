@@ -37,6 +37,7 @@ from accesspoint.checks.harness.switches import (
     udp,
     wait_for,
 )
+from accesspoint.topologies.processes import family
 from accesspoint.topologies.requirements import LabError
 
 PACKETS_PER_SECOND = 4000
@@ -102,11 +103,6 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def children(process: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
 @contextlib.contextmanager
 def sending(made: SwitchLab, flows: int) -> Iterator[None]:
     """Keep `flows` flows active while the block runs."""
@@ -139,7 +135,7 @@ def ticks(setting: Setting, directory: Path, root: Path) -> dict[str, Any]:
             assert made.switch is not None
             own, switch = controller.process.pid, made.switch.pid
             before, start = controller.get()["loop"], time.monotonic()
-            used = {process: cpu_seconds(process) for process in (own, *children(own), switch)}
+            used = {process: cpu_seconds(process) for process in (*family(own), switch)}
             late = late_timers(SECONDS)
             elapsed = time.monotonic() - start
             cpu = {process: cpu_seconds(process) - seconds for process, seconds in used.items()}
