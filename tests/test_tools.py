@@ -5,11 +5,14 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from accesspoint.checks.harness.waiting import eventually
 
 ROOT = Path(__file__).parent.parent
 SERVICES = ("/usr/sbin/invoke-rc.d", "/usr/bin/deb-systemd-invoke", "/usr/bin/deb-systemd-helper")
@@ -186,6 +189,31 @@ def test_missing_tools_are_named_at_the_start(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 2
     assert done.stderr == "error: no-such-tool is missing: needed to do it: apt install it\n"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_interrupt_ends_what_runs_and_begins_nothing_more(tmp_path: Path, late: bool) -> None:
+    """late: a command begins after the signal, and did not hear of it."""
+    script = RUNNER + (
+        "def part(*words):\n"
+        "    return lambda outcome, marks: [runner.call(outcome, *words), runner.call(outcome, 'sleep', '600')]\n"
+        "begin = 'touch ' + sys.argv[1] + '; sleep 600'\n"
+        "runner.PARTS = {'one': part('sleep', '600'), 'two': part('sh', '-c', begin), 'after': part('true')}\n"
+        "runner.CONTENTS = dict.fromkeys(runner.PARTS, 'a part')\n"
+        "runner.ROWS = (('one',), ('two', 'after'))\n"
+        "sys.exit(runner.main([]))\n"
+    )
+    begun, pipe = tmp_path / "begun", subprocess.PIPE
+    command = ["env", "--default-signal=INT", sys.executable, "-c", script, str(begun)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, process_group=0)
+    assert eventually(begun.exists)
+    if late:
+        os.kill(running.pid, signal.SIGINT)
+    else:  # as a terminal does
+        os.killpg(running.pid, signal.SIGINT)
+    said, errors = running.communicate(timeout=240)
+    assert running.returncode == 130 and errors.startswith("interrupted after ")
+    assert "== sleep 600" in said and "== after" not in said
 
 
 def test_rows_of_parts_run_at_the_same_time(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 
 .venv/bin/python tools/test.py [--all | --quick | --asked] [PART...]
 
-`make test` runs what the machine's load cannot change, and one short lab of each kind. `make test-all` adds tests that
-keep times (mark `realtime`) and those that take long or need radios, ns-3 or a root of their own (mark `long`), one
-after the other, then mutants and BMv2. Nothing that fails is tried again. `make` calls it with `--asked` before it
+`make test` runs what the machine's load cannot change, and one short lab of each kind. `make test-all` adds those that
+take long or need radios, ns-3 or a root of their own (mark `long`), mutants and BMv2, and then, one after the other,
+tests that keep times (mark `realtime`). Nothing that fails is tried again. `make` calls it with `--asked` before it
 installs anything: a part that is none, and a tool that it does not install, are named then.
 """
 
@@ -18,11 +18,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
 BMV2 = "simple_switch_grpc"
 CARGO = ("cargo", "test", "--release", "--quiet")
-FAST, REST = "not realtime and not long", "realtime or long"
+FAST, LONG, REALTIME = "not realtime and not long", "long and not realtime", "realtime"
 QUICK = f"{FAST} and not lab"
 MAX_QUICK_SECONDS = 45  # of tests, so that `make quick` takes no more than 60 s
 RUST = (1, 95)
@@ -57,17 +59,61 @@ class Outcome:
     seconds: float = 0.0
 
 
+class Interrupted(Exception):
+    """No other command is begun after Ctrl-C."""
+
+
+class Commands:
+    """Commands that run in the checkout. Ctrl-C ends them, as they are in the terminal's process group."""
+
+    MAX_DEAF_SECONDS = 10.0
+    """Age of a command that may have begun after Ctrl-C, and did not hear of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._began: dict[subprocess.Popen[str], float] = {}
+        self.interrupted = False
+
+    @contextmanager
+    def begun(self, command: Sequence[str], shown: bool) -> Iterator[subprocess.Popen[str]]:
+        """Begin a command, and wait for its end. shown: its output appears at once, else it can be read. Raises
+        Interrupted."""
+        out, errors = (None, None) if shown else (subprocess.PIPE, subprocess.STDOUT)
+        with self._lock:
+            if self.interrupted:
+                raise Interrupted
+            print(f"== {' '.join(command)}", flush=True)
+            process = subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdout=out, stderr=errors)
+            self._began[process] = time.monotonic()
+        try:
+            yield process
+        finally:
+            process.wait()
+            del self._began[process]
+
+    def interrupt(self) -> None:
+        """Begin no other command, and end those that have begun just now."""
+        now = time.monotonic()
+        with self._lock:
+            self.interrupted = True
+        from accesspoint.topologies.processes import end_family  # not before: it takes a while
+
+        for process, began in list(self._began.items()):
+            if now - began < self.MAX_DEAF_SECONDS:
+                end_family(process.pid)
+
+
+COMMANDS = Commands()
+
+
 def run(outcome: Outcome, *command: str) -> int:
-    """Run a command in the checkout; return its exit code."""
-    print(f"== {' '.join(command)}", flush=True)
-    if outcome.shown:
-        return subprocess.run(command, cwd=ROOT).returncode
+    """Run a command in the checkout; return its exit code. Raises Interrupted."""
     began = time.monotonic()
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{done.stdout}", end="", flush=True)
-    return done.returncode
+    with COMMANDS.begun(command, outcome.shown) as process:
+        said = process.communicate()[0]
+    if not outcome.shown:
+        print(f"\n-- {' '.join(command)} ({time.monotonic() - began:.0f} s)\n{said}", end="", flush=True)
+    return process.returncode
 
 
 def call(outcome: Outcome, *command: str) -> None:
@@ -80,7 +126,7 @@ def pytest(outcome: Outcome, marks: str, room: str, workers: int = 1) -> None:
     """Run the tests of a folder that have these marks, of `workers` files at a time unless they keep times."""
     # pytest remembers failures for each part: others run at the same time.
     command: tuple[str, ...] = (PYTHON, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/{room}", "-m", marks)
-    if workers > 1 and marks == FAST:
+    if workers > 1 and marks in (FAST, LONG):
         command += ("-n", str(workers), "--dist", "loadfile")
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
@@ -185,8 +231,10 @@ ROWS = (
 """Parts of `make test`, the longest first; those of a row run one after the other, for both want cargo's lock."""
 AT_ONCE = 2 + (os.cpu_count() or 2)
 """Rows that run at the same time: two more than cores, as each waits for half of its time."""
-ALL_ROW = ("hosts", "controller", "topologies", "experiments", "project", "switch", "bmv2", "mutants")
-"""Parts of `make test-all` after those: tests that keep times have the machine for themselves."""
+LONG_ROWS = tuple((part,) for part in (*FOLDERS, "mutants", "bmv2"))
+"""Rows of `make test-all` after those."""
+REALTIME_ROW = tuple(FOLDERS)
+"""Parts of `make test-all` at last: tests that keep times have the machine for themselves."""
 
 
 def summary(outcomes: dict[str, Outcome]) -> str:
@@ -210,6 +258,8 @@ def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dic
 
     def run_row(row: Sequence[str]) -> None:
         for name in row:
+            if COMMANDS.interrupted:
+                return
             print(f"\n== {name} ({CONTENTS[name]})", flush=True)
             start = time.monotonic()
             PARTS[name](outcomes[name + suffix], marks)
@@ -219,8 +269,15 @@ def run_rows(rows: Sequence[Sequence[str]], marks: str, suffix: str = "") -> dic
         print(f"\n== {AT_ONCE} at a time: {'; '.join(', '.join(row) for row in rows)}")
         print("   (the output of all rows but the first appears when a command has ended)", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for done in [pool.submit(run_row, row) for row in rows]:
-            done.result()
+        try:
+            running = [pool.submit(run_row, row) for row in rows]
+            while wait(running, timeout=1.0).not_done:
+                pass  # the kernel may give Ctrl-C to another thread, which does not wake this one
+            for done in running:
+                done.result()
+        except KeyboardInterrupt:
+            COMMANDS.interrupt()
+            raise
     return outcomes
 
 
@@ -326,14 +383,19 @@ def main(words: list[str]) -> int:
     if options.asked:
         return 0
     began = time.monotonic()
-    if options.quick:
-        outcomes = quick(options.part)
-    elif options.part:
-        outcomes = run_rows((options.part,), "" if options.all else FAST)
-    else:
-        outcomes = run_rows(ROWS, FAST)
-        if options.all:
-            outcomes |= run_rows((ALL_ROW,), REST, " (all)")
+    try:
+        if options.quick:
+            outcomes = quick(options.part)
+        elif options.part:
+            outcomes = run_rows((options.part,), "" if options.all else FAST)
+        else:
+            outcomes = run_rows(ROWS, FAST)
+            if options.all:
+                outcomes |= run_rows(LONG_ROWS, LONG, " (long)")
+                outcomes |= run_rows((REALTIME_ROW,), REALTIME, " (realtime)")
+    except KeyboardInterrupt:
+        print(f"interrupted after {time.monotonic() - began:.0f} s", file=sys.stderr)
+        return 130
     print(f"\n{time.monotonic() - began:.0f} s in all")
     print(summary(outcomes))
     return 1 if any(outcome.failed for outcome in outcomes.values()) else 0
