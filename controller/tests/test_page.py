@@ -318,7 +318,9 @@ def test_limit_that_is_missed_is_on_the_page_in_rest_metrics_and_log(link_lab: S
     wait_for(lambda: not controller.get(where)["limit_down_missed"])
     begins = f"ap1: station {STATION.hex(':')}: limit_down_bps is missed"
     told = [line for line in controller.errors.read_text().splitlines() if "limit_" in line]
-    assert told == [f"{begins}: more has passed for 5 s", f"{begins} no longer"]
+    pair = [f"{begins}: more has passed for 5 s", f"{begins} no longer"]
+    # A sender that the machine holds up for a second has kept to the limit meanwhile.
+    assert told and told == pair * (len(told) // 2)
 
 
 def test_an_admin_adds_an_access_point_and_tokens(link_lab: SwitchLab, window: Browser) -> None:
@@ -472,6 +474,21 @@ def test_fifty_access_points_and_a_thousand_flows(link_lab: SwitchLab, window: B
     assert len(window.all("[aria-label=Flows] tbody tr")) == 50
     window.type("[aria-label=Flows] .tools button:last-child", "\n")
     window.wait_text(shown, lambda text: text.startswith("51 to 100 of "))
+
+
+def test_a_removed_access_point_is_told_of_although_the_list_dropped_it_before(
+    link_lab: SwitchLab, window: Browser
+) -> None:
+    controller = link_lab.controller(ready=False)
+    hasty = "const later = setTimeout; window.setTimeout = (what, ms) => later(what, ms === 15000 ? 50 : ms)"
+    script = window.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": hasty})
+    try:
+        window.log_in(controller.url + "/" + AP, controller.token)
+        window.wait_text("#stream", lambda text: text == "live")
+        controller.request("DELETE", "/api/v1/access-points/ap1").raise_for_status()
+        window.wait_text("p.empty", lambda text: text == "Access point ap1 was removed.")
+    finally:
+        window.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
 
 def test_it_fits_a_phone_follows_the_colours_and_can_be_empty(link_lab: SwitchLab, window: Browser) -> None:

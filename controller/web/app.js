@@ -75,13 +75,13 @@ function take(kind, data) {
   if (kind === "access_point") {
     if (ap) ap.take(data);
     else list();
+  } else if (data.detail === "removed") {
+    // The list may have dropped it before.
+    stream.close();
+    page.access_points.delete(data.name);
+    if (view.title === data.name) show(message(data.name, `Access point ${data.name} was removed.`));
   } else if (ap) {
     ap.problem = data.detail;
-    if (data.detail === "removed") {
-      stream.close();
-      page.access_points.delete(data.name);
-      if (view.title === data.name) show(message(data.name, `Access point ${data.name} was removed.`));
-    }
   }
   view.update?.();
 }
