@@ -257,7 +257,9 @@ class Bridge(Switch):
 class PortClaims:
     """TCP ports on 127.0.0.1 that no other lab takes, even between the choice and the use.
 
-    A claim is an abstract Unix socket: the kernel takes it back when its holder ends, whatever way.
+    A claim is an abstract Unix socket: the kernel takes it back when its holder ends, whatever way. A TCP socket beside
+    it stays bound to the port, so that nobody else is given it: a server that sets SO_REUSEADDR may listen beside one
+    that does not listen.
     """
 
     def __init__(self) -> None:
@@ -267,19 +269,19 @@ class PortClaims:
         """`preferred` if it is free, else any free port."""
         candidate = preferred
         while True:
-            claim = socket.socket(socket.AF_UNIX)
+            claim, keeper = socket.socket(socket.AF_UNIX), socket.socket()
             try:
                 claim.bind(f"\0apswitch-lab-port-{candidate}")
-                with socket.socket() as probe:
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(("127.0.0.1", candidate))
+                keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                keeper.bind(("127.0.0.1", candidate))
             except OSError:
                 claim.close()
+                keeper.close()
                 with socket.socket() as free:
                     free.bind(("127.0.0.1", 0))
                     candidate = free.getsockname()[1]
                 continue
-            self._held.append(claim)
+            self._held += [claim, keeper]
             return candidate
 
     def take(self, port: int, use: str) -> int:
