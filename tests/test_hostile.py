@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -187,15 +186,18 @@ def test_what_is_attacked_for_a_short_time_holds(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
-    before = {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")}
+    own = tmp_path / "tmp"
+    own.mkdir()
     command = [sys.executable, "-m", "accesspoint.checks.hostile", "--only", "idle-connections", "--out", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    pipe, environment = subprocess.PIPE, os.environ | {"TMPDIR": str(own)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as run:
         # Switch, source, other client and their parents.
-        assert eventually(lambda: run.poll() is not None or len(family(run.pid)) >= 5, 120)
+        assert eventually(lambda: run.poll() is not None or len(family(run.pid)) >= 5)
+        assert list(own.glob("hostile-*"))
         started = family(run.pid)
         assert run.poll() is None
         run.terminate()
         run.communicate(timeout=240)
     assert run.returncode == 128 + signal.SIGTERM
     assert eventually(lambda: not [pid for pid in started if Path(f"/proc/{pid}").exists()])
-    assert {path.name for path in Path(tempfile.gettempdir()).glob("hostile-*")} <= before
+    assert not list(own.glob("hostile-*"))

@@ -16,6 +16,8 @@ from accesspoint.checks.harness.waiting import eventually
 
 ROOT = Path(__file__).parent.parent
 
+pytestmark = pytest.mark.timeout(900)  # the site is built within the first test
+
 
 def build(*options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
@@ -23,7 +25,7 @@ def build(*options: str) -> "subprocess.CompletedProcess[str]":
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
 
 

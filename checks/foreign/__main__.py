@@ -83,6 +83,7 @@ def run(case: Case, target: str, folders: dict[str, Path], out: Path) -> Outcome
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     words = [case.name, target, str(log), json.dumps({name: str(path) for name, path in folders.items()})]
+    words.append(str(case.seconds))
     process = subprocess.Popen(
         [sys.executable, "-m", "accesspoint.checks.foreign.isolated", *words],
         cwd=ROOT,

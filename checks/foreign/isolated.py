@@ -21,6 +21,9 @@ from accesspoint.topologies.kernels import kernel
 from accesspoint.topologies.namespaces import contain
 from accesspoint.topologies.wifi import requirements
 
+PATIENCE = 0.7
+"""Part of a case's time that one thing in it may take: what does not come is named."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser()
@@ -28,9 +31,10 @@ def main() -> int:
     parser.add_argument("target")
     parser.add_argument("log", type=Path)
     parser.add_argument("folders", type=json.loads)
+    parser.add_argument("seconds", type=float)
     options = parser.parse_args()
     folders = {name: Path(path) for name, path in options.folders.items()}
-    case = load()[options.name]
+    case = dataclasses.replace(load()[options.name], seconds=options.seconds)
     if case.radios and not kernel.inside() and not requirements.has_radios():
         found = kernel.with_radios()
         if not found.is_there():
@@ -72,7 +76,7 @@ def ask(case: Case, target: str, folders: dict[str, Path], scratch: Path, log: P
     begin = time.monotonic()
     status, reason = PASS, ""
     try:
-        reason = case.run(Stand(target, folders, scratch, log)) or ""
+        reason = case.run(Stand(target, folders, scratch, log, PATIENCE * case.seconds)) or ""
     except NotRun as why:
         status, reason = NOT_RUN, str(why)
     except Failed as why:

@@ -25,19 +25,22 @@ from accesspoint.topologies.requirements import ROOT
 CLIENTS = ROOT / "out/foreign/venv/bin"  # tools/install.sh foreign
 MININET = Path("/usr/lib/python3/dist-packages/mininet")
 P4RUNTIME = "127.0.0.1:9559"
-START = 30.0  # s; a switch that does not listen by then will not
 PORTS = (1, 2, 3)
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 
 
 class Stand:
-    """The place of one case. scratch: a folder that vanishes with it. log: takes what the processes print."""
+    """The place of one case. scratch: a folder that vanishes with it. log: takes what the processes print. patience: s
+    that one thing may take."""
 
-    def __init__(self, target: str, folders: Mapping[str, Path], scratch: Path, log: Path) -> None:
+    def __init__(
+        self, target: str, folders: Mapping[str, Path], scratch: Path, log: Path, patience: float = 40.0
+    ) -> None:
         self.target = target
         self.folders = folders
         self.scratch = scratch
         self.log = log
+        self.patience = patience
         self.wires = veth.Wires({})
         self.received: defaultdict[int, list[bytes]] = defaultdict(list)
         bin_ = scratch / "bin"
@@ -87,7 +90,7 @@ class Stand:
         *command: str | Path,
         cwd: Path | None = None,
         stdin: str = "",
-        seconds: float = 40.0,
+        seconds: float | None = None,
         environment: Mapping[str, str] | None = None,
         succeeds: bool = True,
     ) -> str:
@@ -105,6 +108,7 @@ class Stand:
             start_new_session=True,
         )
         late = False
+        seconds = self.patience if seconds is None else seconds
         try:
             output, _ = process.communicate(stdin, timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -158,7 +162,7 @@ class Stand:
             process = subprocess.Popen(command, env=self.environment, cwd=self.scratch, stdout=log, stderr=log)
         try:
             if (
-                not eventually(lambda: process.poll() is not None or listens(address), START)
+                not eventually(lambda: process.poll() is not None or listens(address), self.patience)
                 or process.poll() is not None
             ):
                 raise Failed(f"the switch does not start: {last(self.log.read_text(errors='replace'))}")
@@ -168,7 +172,7 @@ class Stand:
         finally:
             stop_process(process)
 
-    def frames(self, port: int, count: int, seconds: float = 10.0) -> list[bytes]:
+    def frames(self, port: int, count: int) -> list[bytes]:
         """Wait for so many frames out of a port of the switch; return them. Raises Failed."""
         found = self.received[port]
 
@@ -177,7 +181,7 @@ class Stand:
                 self.received[number].append(frame)
             return len(found) >= count
 
-        if not eventually(came, seconds):
+        if not eventually(came, self.patience):
             raise Failed(f"{len(found)} frames left port {port}, not {count}")
         return found
 

@@ -230,7 +230,7 @@ class Switch(Server):
         self.process = self.run(*command, **outputs)
         self.until(lambda: listens(self.address))
         program = [sys.executable, "-m", "accesspoint.checks.bench.switch.program", self.address, str(TRAFFIC_FLOWS)]
-        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=2 * START)
         if done.returncode:
             raise LabError(f"the access point's program is not taken: {done.stderr.strip()[-200:]}")
         self.places = {"device_id": 1, "cpu_port": targets.CPU_PORT, "ports": far, "spare": spare}

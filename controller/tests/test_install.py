@@ -147,7 +147,7 @@ def test_what_it_writes_is_an_access_point_and_nothing_of_it_is_left(
                 return runs(tmp_path)
 
         wait_for(ready)
-        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-i", "0.2", "-W", "60", "10.7.0.2")
+        assert " 0% packet loss" in hosts[0].run("ping", "-c", "5", "-l", "5", "-i", "60", "-W", "60", "10.7.0.2")
         with place.entered():
             assert [str(finding) for port in PORTS for finding in doctor.interface(port.name)] == []
             assert "uplink" in asked(tmp_path, "/ports").text

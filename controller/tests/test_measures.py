@@ -78,6 +78,7 @@ def test_a_measure_is_added_in_one_place(link_lab: SwitchLab, changed: Path, win
 
     window.log_in(controller.url, controller.token)
     window.open(f"{controller.url}/#/access-points/ap1")
+    window.find("#measure option[value=answer]")
     window.set("#measure", "answer")
     window.wait_text(".chart.chosen .legend b", lambda text: text == "42.0")
     window.set("#measure", "seen_packets")

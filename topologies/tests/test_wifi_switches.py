@@ -104,6 +104,8 @@ net.start()
 for port, kept_apart in ((1, "off"), (2, "on"), (3, "on")):
     flags = ["learning", "off", "isolated", kept_apart]
     subprocess.run(["bridge", "link", "set", "dev", f"s9-eth{{port}}", *flags], check=True)
+# Who spoke before is learned already.
+subprocess.run(["ip", "link", "set", "s9", "type", "bridge", "fdb_flush"], check=True)
 ping(3, wait={20 if isolated else 60})
 ping(3, net["server"].IP())
 """,

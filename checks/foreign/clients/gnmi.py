@@ -16,9 +16,7 @@ ENABLED = "openconfig-interfaces:interfaces/interface[name=switch1]/config/enabl
 def ask(stand: Stand, operation: str, *words: str) -> str:
     """Run pygnmi's command for one operation; return its output."""
     command = stand.python.replace("python", "pygnmicli")
-    return stand.run(
-        stand.python, command, "-t", P4RUNTIME, "-i", "-u", "none", "-p", "none", "-o", operation, *words, seconds=20
-    )
+    return stand.run(stand.python, command, "-t", P4RUNTIME, "-i", "-u", "none", "-p", "none", "-o", operation, *words)
 
 
 def require(output: str, pattern: str, operation: str) -> None:

@@ -46,7 +46,6 @@ def converse(stand: Stand, steps: Sequence[Step], *options: str, address: str = 
         *("-m", "p4runtime_sh", "--grpc-addr", address, "--device-id", "0", "--election-id", "0,1"),
         *(options or ("--config", CONFIG)),
         stdin="\n".join([*lines, "exit", ""]),
-        seconds=30,
     )
     parts = re.split(r"@@ (\d+)", output)
     answers = {int(number): text for text, number in zip(parts[::2], parts[1::2], strict=False)}

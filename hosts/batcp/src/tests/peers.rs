@@ -75,10 +75,10 @@ proptest! {
 #[tokio::test]
 async fn a_vanished_client_is_noticed_in_time() {
     let (mut listener, address) = listen(options());
+    let started = std::time::Instant::now();
     let (stream, ..) = by_hand(address).await;
     let mut connection = listener.accept().await.unwrap();
     drop(stream);
-    let started = std::time::Instant::now();
     let error = timeout(PATIENCE, connection.read(&mut [0; 1])).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!((2.0..3.0).contains(&started.elapsed().as_secs_f64()), "{:?}", started.elapsed());
