@@ -33,9 +33,7 @@ class Stand:
     """The place of one case. scratch: a folder that vanishes with it. log: takes what the processes print. patience: s
     that one thing may take."""
 
-    def __init__(
-        self, target: str, folders: Mapping[str, Path], scratch: Path, log: Path, patience: float = 40.0
-    ) -> None:
+    def __init__(self, target: str, folders: Mapping[str, Path], scratch: Path, log: Path, patience: float) -> None:
         self.target = target
         self.folders = folders
         self.scratch = scratch

@@ -16,6 +16,7 @@ from accesspoint.checks.bench.report import Row, Step, of_medians
 from accesspoint.checks.bench.summary import Raw
 from accesspoint.checks.harness.hosts.cell import Cell, Terminal
 from accesspoint.checks.harness.waiting import eventually
+from accesspoint.topologies.processes import children
 from accesspoint.topologies.requirements import LabError
 
 CONNECTIONS = 100
@@ -26,9 +27,8 @@ READING = 0.5  # s
 
 def cpu(pid: int) -> float:
     """CPU time of a process with one thread and of its children that run, s: the first field of schedstat, ns."""
-    children = (int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     own = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    return own + sum(cpu(child) for child in children)
+    return own + sum(cpu(child) for child in children(pid))
 
 
 def middleware(terminal: Terminal, *options: str) -> tuple[float, int]:
