@@ -46,7 +46,7 @@ pub fn run(control: &Control, settings: &Settings) -> Result<(), Error> {
         let [a, b, c] = &mut signals[..] else { unreachable!("three signals") };
         tokio::select! { _ = a.recv() => (), _ = b.recv() => (), _ = c.recv() => () }
         drop(link);
-        is_forgotten(control);
+        wait_until_forgotten(control);
         Ok(())
     })
 }
@@ -59,7 +59,7 @@ pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
             if let Some(directory) = pin.parent() {
                 let _ = fs::remove_dir(directory); // others may be pinned there
             }
-            match is_forgotten(control) {
+            match wait_until_forgotten(control) {
                 true => Ok(()),
                 false => Err(Error::new(format!(
                     "{} is not pinned any more, and still loaded: another process holds it",
@@ -81,7 +81,7 @@ pub fn unload(control: &Control, bpffs: &Path) -> Result<(), Error> {
 
 /// Wait until the kernel has forgotten `control`, which it does some time after the last holder of the link is gone: who
 /// loads it next is not refused. False: it has not, as somebody else holds it.
-pub(super) fn is_forgotten(control: &Control) -> bool {
+pub(super) fn wait_until_forgotten(control: &Control) -> bool {
     let end = Instant::now() + MAX_FORGET_TIME;
     while loaded::available().iter().any(|name| name == control.kernel_name) {
         if Instant::now() > end {

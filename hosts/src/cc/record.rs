@@ -82,7 +82,7 @@ pub fn record(control: &Control, settings: &Settings, limit: Option<Duration>) -
     let outcome = wait(ready, limit, poll);
     outcome.and_then(|()| poll()).or_else(reader_gone).about("write events")?;
     drop(link);
-    load::is_forgotten(control);
+    load::wait_until_forgotten(control);
     match missed(&object) {
         0 => Ok(()),
         n => Err(Error::new(format!("{n} events came faster than they could be written: record fewer connections"))),
